@@ -23,7 +23,8 @@ def test_fork_reports_the_folder_of_the_branch(terminal: Terminal) -> None:
     assert "Event 1 has no snapshot: its folder starts with the last commit" in terminal("fork", "s", "--at", "1").out
     between = events(terminal, "assistant")[0]
     assert "between" not in terminal("fork", "s", "--at", str(between)).out
-    begun = between + 1
+    shown = terminal("show", "s", "--json", "--last", "100").json["events"]
+    begun = next(one["number"] for one in shown if one["kind"] == "effect.dispatched" and one["number"] > between)
     assert f"Event {begun} is between a tool call and its result" in terminal("fork", "s", "--at", str(begun)).out
 
 

@@ -24,7 +24,7 @@ from perdure.runtime.workers import identity
 from perdure.store import move
 from perdure.store.databases.sqlite import database, engine
 from perdure.store.moves import effect as effects
-from perdure.store.moves import restore
+from perdure.store.moves import restore, session
 from perdure.store.moves.effect_input import AttemptResult as Known
 from perdure.store.writer import group_commit
 
@@ -277,8 +277,8 @@ def restore_forgets_children() -> None:
     """Only the session's own age is compared with the restore, and not that of its oldest ancestor."""
     real = restore.unreleased_for
 
-    def over(tx: Any, session: Any) -> Any:
-        found = real(tx, session)
-        return None if found is None or found.began_at < session.created_at else found
+    def over(tx: Any, uid: str) -> Any:
+        found = real(tx, uid)
+        return None if found is None or found.began_at < session.get(tx, uid).created_at else found
 
     restore.unreleased_for = over
