@@ -12,6 +12,7 @@ from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.leases import Leases
 from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store.moves import worker
+from perdure.store.topics import TIMERS
 from tests.store.support.sessions import a_holder, a_session, session_of
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -52,3 +53,13 @@ async def test_direct_run_takes_a_session_only_from_a_dead_worker(target: str) -
                 with pytest.raises(LeaseHeld):
                     await runtime.run(f"of-{id}")
             assert (await runtime.run("of-w-gone")).status == "done"
+
+
+async def test_other_services_look_again_after_the_death_of_a_worker(target: str) -> None:
+    """A process may be killed after a commit and before its wake-up was sent."""
+    async with perdure.open(target) as runtime:
+        with locks_of_store(runtime.store).enter(runtime.store) as me:
+            other_workers(runtime, me.worker)
+            seen = runtime.store.wakeups.version
+            await Leases(runtime).look()
+            assert runtime.store.wakeups.has_changed(seen, TIMERS)

@@ -19,10 +19,11 @@ from perdure.runtime.services.retries import Retries
 from perdure.runtime.services.service import Failed, Service, log_failure
 from perdure.store.move import Move
 from perdure.store.moves import lease, worker
-from perdure.store.topics import ALL_QUEUES, WORKERS
+from perdure.store.topics import ALL_QUEUES, APPROVALS, SCHEDULES, TIMERS, WORKERS
 
 BATCH = 100
 TEST = 1.0  # seconds between two tests of the locks of workers
+LAST_WAKEUPS = (TIMERS, APPROVALS, SCHEDULES, ALL_QUEUES)  # a process may die after a commit, before it reports it
 WORKERS_READ = 300 * SECOND  # between two readings of the workers, if no wake-up reports a new one
 
 
@@ -73,6 +74,7 @@ class Leases(Service):
         for uid in await self.store.read(lease.of_holder, row.holder):
             await self._write(uid, lease.free(uid, by, holder=row.holder, because=because))
         await self.runtime.requests.wake_stale_parents()  # it may have died after a child ended and before this
+        self.store.wakeups.announce(LAST_WAKEUPS)
         self._freed.add(row.id)
         self._workers.remove(row)
 
