@@ -110,7 +110,7 @@ async def test_the_next_retry_is_described(world: World) -> None:
 
     view = await world.run(broken.bind(), retries=3)
     (asked,) = view.waits
-    world.clock.advance(seconds=((asked.due_at or 0) - world.clock.now()) / SECOND - 40)
+    world.clock.advance(seconds=((asked.due_at or 0) - world.clock.now()) / SECOND - 40.5)
     with_tx = world.rt.store.read_now
     assert with_tx(lambda tx: summarize_waits(tx, [asked]))[0] == "retry 1 of 3 in 40s"
     assert with_tx(lambda tx: describe_wait(tx, view, asked)).what == "retry 1 of 3 in 40s, after ValueError: no"
