@@ -227,6 +227,8 @@ CONTRADICTIONS: dict[str, tuple[str, Callable[[list[Row]], None]]] = {
     "a verdict without an author": (EFFECT, contradict(verdict="happened")),
     "a session that waits since never": (SESSION, edit(0, waiting_since=None)),
     "a result of a session that waits": (SESSION, edit(0, result="1")),
+    "a pin that no event gave": (SESSION, edit(0, pinned_at=1)),
+    "a schedule that did not start it": (SESSION, edit(0, schedule_uid="f" * 32)),
     "an attempt of no effect": ("tables/attempt.jsonl", edit(0, effect_id="e-none")),
     "a message that became nothing": ("tables/inbox.jsonl", edit(0, promoted_as=10_000)),
 }

@@ -27,9 +27,8 @@ from perdure.errors import Damaged
 from perdure.ids import digest
 
 # Changed without an event: the name of a session that came from elsewhere, its seal, and a parent that is not here.
-# `updated_at` is written once a second. Versions of code and schedules belong to one store, and are dropped on import.
+# `updated_at` is written once a second.
 NOT_COMPARED = NOT_STATE | {"id", "sealed_at", "updated_at", "cursor"}
-NOT_COMPARED |= {"code_version", "pinned_at", "schedule_uid", "scheduled_at"}
 CHANGED_BY = {  # the tables whose rows an event may have changed, by the first word of its kind
     "approval": {"approval", "vote", "wait", "effect", "session"},
     "artifact": {"artifact"},
