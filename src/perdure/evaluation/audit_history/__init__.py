@@ -1,0 +1,1 @@
+"""Long histories for audits: `history` writes one, `story` is one session of it."""

@@ -1,0 +1,1 @@
+"""The workloads of the evaluation, one module each."""
