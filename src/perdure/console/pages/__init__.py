@@ -1,0 +1,1 @@
+"""The pages of the console: what each reads, and the template that shows it."""

@@ -1,0 +1,1 @@
+"""What the pages draw, in percent of their width, each with a table that has the same."""
