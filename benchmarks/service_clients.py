@@ -1,0 +1,97 @@
+"""Clients of a service for benchmarks and tests, as cheap as they can be: they share two cores with the service."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from typing import NamedTuple
+
+from perdure.clock import SystemClock
+
+NUMBER = re.compile(rb"^id: (\d+)$", re.MULTILINE)
+AT = re.compile(rb'"at":(\d+)')
+
+
+class Answer(NamedTuple):
+    """An answer, and when its first byte came."""
+
+    status: int
+    body: bytes
+    first_byte: int  # microseconds after the request
+
+
+class KeptConnection:
+    """One connection on which one request follows another."""
+
+    def __init__(self, host: str, port: int, *headers: str) -> None:
+        self._socket = socket.create_connection((host, port), timeout=60)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._head = "".join(f"{one}\r\n" for one in (f"Host: {host}:{port}", *headers))
+        self._boot = SystemClock().boot
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, method: str, path: str, body: bytes = b"", *headers: str) -> Answer:
+        """Send a request and read its whole answer."""
+        more = "".join(f"{one}\r\n" for one in headers)
+        length = f"Content-Length: {len(body)}\r\nContent-Type: application/json\r\n" if body else ""
+        begun = self._boot()
+        self._socket.sendall(f"{method} {path} HTTP/1.1\r\n{self._head}{more}{length}\r\n".encode() + body)
+        data = self._socket.recv(1 << 16)
+        first = self._boot() - begun
+        while b"\r\n\r\n" not in data:
+            data += self._receive()
+        head, _, content = data.partition(b"\r\n\r\n")
+        size = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        assert size is not None, head
+        while len(content) < int(size[1]):
+            content += self._receive()
+        return Answer(int(head.split(b" ", 2)[1]), content, first)
+
+    def _receive(self) -> bytes:
+        part = self._socket.recv(1 << 16)
+        assert part, "the service closed the connection"
+        return part
+
+
+class Subscriber:
+    """Reads the event stream of a session, and keeps the number of each event in the order in which they came."""
+
+    def __init__(self, host: str, port: int, token: str, session: str, after: int) -> None:
+        self._host, self._port, self._token = host, port, token
+        self.session, self.numbers, self.after = session, list[int](), after
+        self.began = asyncio.Event()  # the first event came
+        self.delays: list[int] = []  # microseconds from the time of an event to its arrival
+        self._now = SystemClock().now
+
+    @property
+    def last(self) -> int:
+        return self.numbers[-1] if self.numbers else self.after
+
+    async def read(self, through: int) -> None:
+        """Follow the session up to an event, from the last one that came."""
+        reader, writer = await asyncio.open_connection(self._host, self._port, limit=1 << 22)
+        try:
+            writer.write(
+                f"GET /v1/sessions/{self.session}/events HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
+                f"Authorization: Bearer {self._token}\r\nAccept: text/event-stream\r\n"
+                f"Last-Event-ID: {self.last}\r\n\r\n".encode()
+            )
+            while self.last < through:
+                message = await reader.readuntil(b"\n\n")
+                arrived = self._now()
+                for found in NUMBER.findall(message):
+                    self.numbers.append(int(found))
+                    self.began.set()
+                    told = AT.search(message)
+                    self.delays.append(arrived - int(told[1]) if told else 0)
+        finally:
+            writer.close()
+
+    def problems(self, through: int) -> list[str]:
+        """Events that are missing, repeated or out of order."""
+        if self.numbers == list(range(self.after + 1, through + 1)):
+            return []
+        return [f"after {self.after}, a subscriber of {self.session} got {len(self.numbers)}: {self.numbers[:50]}"]

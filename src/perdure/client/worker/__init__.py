@@ -1,0 +1,1 @@
+"""A worker without database rights: its store is a service."""

@@ -1,0 +1,1 @@
+"""The service: sessions over HTTP. It needs the extra `server`."""

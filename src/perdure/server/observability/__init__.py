@@ -1,0 +1,1 @@
+"""What monitoring asks of the service: health and numbers."""

@@ -1,0 +1,1 @@
+"""What every request passes: host, origin and rate, and idempotency keys."""
