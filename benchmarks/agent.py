@@ -6,26 +6,19 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
-from benchmarks.measure import BYTES, MILLISECONDS, Budget, Contestant, Line, Table, contest, figure, least
-from benchmarks.payload import text
+from benchmarks.measure import Budget, Contestant, Line, Table, contest, figure, least
 from perdure.agent.agent import Agent
-from perdure.agent.model import OnText, Reply, Request, ToolCall
-from perdure.domain.lease import Holder
-from perdure.runtime.definitions.tool import tool
-from perdure.runtime.run.session_lease import acquire
-from perdure.runtime.runtime import Runtime
+from perdure.agent.model import OnText, Reply, Request
+from perdure.evaluation.growth.agent_session import MANY, TURNS, build, fork, next_turn, resume, tail
+from perdure.evaluation.measurement import BYTES, MILLISECONDS
 from perdure.runtime.runtime import open as open_runtime
-from perdure.store.moves import event, message
-from perdure.store.moves import session as sessions
+from perdure.store.moves import event
 from perdure.testing.postgres import PostgresServer
 
-SHORT, LONG, PAGE = 100, 100_000, 1_000
-TURNS, MANY = 10, "continue for long"
-CONTEXT = 4_000  # tokens; what the model is shown is the same at both lengths
+PIECES = 2_000  # of an answer
+SHORT, LONG = 100, 100_000  # events; what the model is shown is the same at both lengths
 
 
 def tables(folder: Path, rounds: int) -> Iterator[Table]:
@@ -38,35 +31,6 @@ def postgres(rounds: int) -> Iterator[Line]:
         yield from lines(server.create_database(), rounds)
 
 
-@tool(replay="idempotent", name="bench_note")
-def note(n: int) -> str:
-    """Note something."""
-    return text(200, n)
-
-
-class BenchModel:
-    """Calls one tool, then answers; writes a summary on request."""
-
-    name = "bench"
-
-    def has_more_calls(self, request: Request) -> bool:
-        """Whether the message asks for many calls, and some are left."""
-        since = list(takewhile(lambda turn: turn.role != "user", reversed(request.turns)))
-        asked = request.turns[-1 - len(since)].text
-        return asked == MANY and sum(turn.role == "tool" for turn in since) < TURNS
-
-    async def reply(self, request: Request, on_text: OnText) -> Reply:
-        on_text("x")
-        if not request.tools:
-            return Reply("It continued.")
-        if request.turns[-1].role == "tool" and not self.has_more_calls(request):
-            return Reply(text(200, request.number))
-        return Reply("", (ToolCall("c", "bench_note", {"n": request.number}),), stop="calls")
-
-
-agent = Agent("bench_agent", model=BenchModel(), tools=[note], context=CONTEXT, policy=None)
-
-
 def lines(target: str | Path, rounds: int) -> Iterator[Line]:
     with asyncio.Runner() as runner:
 
@@ -75,12 +39,18 @@ def lines(target: str | Path, rounds: int) -> Iterator[Line]:
 
         runner.run(prepare(target))
         for case, work in (
-            ("resume to the next answer", resume), ("one more turn", turn), ("fork to its first answer", fork),
+            ("resume to the next answer", resume), ("one more turn", next_turn), ("fork to its first answer", fork),
             ("the last 20 events", tail),
         ):  # fmt: skip
             long = Contestant(f"{case}, 100,000 events to 100", waited(partial(work, target, "long")), Budget("≤", 1.5))
             yield from contest(MILLISECONDS, waited(partial(work, target, "short")), [long], rounds=rounds, turns=5)
         yield from written(runner, target)
+        yield from contest(
+            MILLISECONDS, waited(partial(streamed, target, linked=False)),
+            [Contestant(f"a call of {PIECES:,} pieces that is not watched, to one that is never sent", waited(
+                partial(streamed, target, linked=True)), Budget("≤", 1.1))],
+            rounds=rounds, turns=5,
+        )  # fmt: skip
         below, rounds = Budget("<", 0.005), rounds * 3
         yield least(
             "CPU per turn: one model call, one tool", MILLISECONDS, waited(partial(many, target)), below, rounds=rounds
@@ -97,60 +67,32 @@ async def prepare(target: str | Path) -> None:
     """Two sessions that differ only in the length of their history."""
     async with open_runtime(target) as runtime:
         for name, events in (("short", SHORT), ("long", LONG)):
-            made = await runtime.start(agent.bind("begin"), id=name)
-            await runtime.run(name)
-            holder = await _hold(runtime, name)
-            while (await runtime.get(name)).cursor < events - PAGE:
-                await runtime.store.write(message.append_lines(holder, [_line(n) for n in range(PAGE)]))
-            await runtime.store.write(sessions.release(holder))
-            while (await runtime.get(made.id)).cursor < events + 60:
-                await runtime.send(name, "continue")
-                await runtime.run(name)
+            await build(runtime, name, events, size=200)
 
 
-async def _hold(runtime: Runtime, name: str) -> Holder:
-    await runtime.send(name, "hold")
-    return await acquire(runtime, await runtime.get(name))
+class Pieces:
+    """A model that answers in many pieces."""
+
+    name = "pieces"
+
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
+        for _ in range(PIECES if request.turns else 0):
+            on_text("piece ")
+        return Reply("piece " * PIECES)
 
 
-def _line(n: int) -> dict[str, Any]:
-    return {"role": "user", "content": "continue"} if n % 2 == 0 else {"role": "assistant", "content": text(200, n)}
+STREAMED = Agent("bench_streamed", model=Pieces(), tools=[], policy=None)
 
 
-async def resume(target: str | Path, name: str) -> float:
-    begun = time.perf_counter()
+async def streamed(target: str | Path, *, linked: bool) -> float:
+    """A run with one answer of many pieces; seconds. Without a link nothing could be sent to other machines."""
     async with open_runtime(target) as runtime:
-        await runtime.send(name, "continue")
-        await runtime.run(name)
-        return time.perf_counter() - begun
-
-
-async def turn(target: str | Path, name: str) -> float:
-    async with open_runtime(target) as runtime:
-        await runtime.send(name, "warm up")
-        await runtime.run(name)
-        await runtime.send(name, "continue")
+        if not linked:
+            runtime.live_text.link = None
+        session = await runtime.start(STREAMED.bind("answer", once=True))
         begun = time.perf_counter()
-        await runtime.run(name)
+        await runtime.complete(session.id)
         return time.perf_counter() - begun
-
-
-async def fork(target: str | Path, name: str) -> float:
-    async with open_runtime(target) as runtime:
-        begun = time.perf_counter()
-        branch = await runtime.fork(name)
-        await runtime.send(branch.id, "another way")
-        await runtime.run(branch.id)
-        return time.perf_counter() - begun
-
-
-async def tail(target: str | Path, name: str) -> float:
-    async with open_runtime(target) as runtime:
-        uid = (await runtime.get(name)).uid
-        begun = time.perf_counter()
-        for _ in range(20):
-            await runtime.store.read(event.last, uid, limit=20)
-        return (time.perf_counter() - begun) / 20
 
 
 async def busy(target: str | Path) -> float:

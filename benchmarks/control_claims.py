@@ -12,11 +12,12 @@ from typing import Any
 import apsw
 import psycopg
 
-from benchmarks.measure import COUNT, MILLISECONDS, TIMES, Budget, Line, judged
+from benchmarks.measure import Budget, Line, judged
 from benchmarks.sessions import HOUR
 from benchmarks.waiting_sessions import PROGRAM, WaitingSessions, nonce
 from perdure.domain.lease import Holder
 from perdure.domain.session import Status
+from perdure.evaluation.measurement import COUNT, MILLISECONDS, TIMES
 from perdure.store.moves import session
 from perdure.store.moves.claim import ClaimRequest, claim
 from perdure.store.store import Store, open_store

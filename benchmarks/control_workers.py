@@ -15,11 +15,12 @@ from typing import Any
 import psycopg
 
 from benchmarks import peer
-from benchmarks.measure import COUNT, MICROSECONDS, MILLISECONDS, PER_SECOND, TIMES, Budget, Line, judged
-from benchmarks.payload import text
+from benchmarks.measure import Budget, Line, judged
 from benchmarks.sessions import SHORT
 from benchmarks.worker_app import bench_busy, bench_one_step, bench_parked
 from benchmarks.worker_processes import memory, processor_time, supervised, workers
+from perdure.evaluation.measurement import COUNT, MICROSECONDS, MILLISECONDS, PER_SECOND, TIMES
+from perdure.evaluation.payload import text
 from perdure.ids import new_uid
 from perdure.runtime.definitions.program import Bound
 from perdure.store.moves import queue, session

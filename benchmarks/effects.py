@@ -8,24 +8,14 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks import peer
-from benchmarks.measure import (
-    COUNT,
-    MILLISECONDS,
-    PER_SECOND,
-    Budget,
-    Contestant,
-    Line,
-    Table,
-    contest,
-    figure,
-    p50,
-)
-from benchmarks.payload import text
+from benchmarks.measure import Budget, Contestant, Line, Table, contest, figure
 from benchmarks.programs import Bench, bench, bench_effects, bench_long, bench_steps
 from benchmarks.raw import RawPostgres, RawSQLite
 from benchmarks.sessions import SHORT
 from benchmarks.syncs import CountingVFS
 from perdure.clock import SystemClock
+from perdure.evaluation.measurement import COUNT, MILLISECONDS, PER_SECOND, p50
+from perdure.evaluation.payload import text
 from perdure.runtime.runtime import Runtime
 from perdure.store.databases.sqlite.database import SQLite
 from perdure.store.moves import session as sessions

@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.measure import MILLISECONDS, Budget, Line, Table, figure
+from benchmarks.measure import Budget, Line, Table, figure
 from perdure import Agent
 from perdure.agent.model import OnText, Reply, Request, ToolCall
+from perdure.evaluation.measurement import MILLISECONDS
 from perdure.ids import new_name
 from perdure.testing.postgres import PostgresServer
 

@@ -11,37 +11,15 @@ happen anywhere, so a peer in another environment is a function that calls the P
 
 from __future__ import annotations
 
-import asyncio
 import os
 import statistics
-import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
 
-Turn = Callable[[], float]
-Spread = tuple[float, float, float]
-
-
-class Unit(msgspec.Struct, frozen=True):
-    """How a number is shown."""
-
-    name: str
-    scale: float = 1.0
-    digits: int = 0
-
-    def show(self, value: float) -> str:
-        return f"{value * self.scale:,.{self.digits}f}{self.name}"
-
-
-MILLISECONDS = Unit(" ms", 1e3, 3)
-MICROSECONDS = Unit(" µs", 1e6, 1)
-PER_SECOND = Unit("/s")
-BYTES = Unit(" B")
-COUNT = Unit("", digits=3)
-TIMES = Unit(" x", digits=2)
+from perdure.evaluation.measurement import TIMES, Turn, Unit, one_round, show_spread, spread
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -103,16 +81,6 @@ def contest(unit: Unit, raw: Turn, contestants: list[Contestant], *, rounds: int
         )
 
 
-def one_round(all_turns: list[Turn], turns: int) -> list[float]:
-    """The figure of each turn in one round."""
-    taken: list[list[float]] = [[] for _ in all_turns]
-    for number in range(turns):
-        for place in range(len(all_turns)):
-            who = (place + number) % len(all_turns)
-            taken[who].append(all_turns[who]())
-    return [statistics.median(mine) for mine in taken]
-
-
 def figure(case: str, unit: Unit, turn: Turn, budget: Budget | None = None, *, rounds: int = 1) -> Line:
     """A figure without a raw limit: a count, a size, a time."""
     values = spread([turn() for _ in range(rounds)])
@@ -148,54 +116,3 @@ def judged(budget: Budget | None, value: float, unit: Unit) -> dict[str, str]:
         "budget": f"{budget.sign} {unit.show(budget.bound)}",
         "verdict": "met" if budget.kept_by(value) else "**missed**",
     }
-
-
-def spread(values: list[float]) -> Spread:
-    """Smallest, median and largest."""
-    return min(values), statistics.median(values), max(values)
-
-
-def show_spread(unit: Unit, values: Spread) -> str:
-    low, middle, high = values
-    bare = msgspec.structs.replace(unit, name="")
-    return f"{unit.show(middle)} ({bare.show(low)}–{bare.show(high)})"
-
-
-def p50(act: Callable[[int], object], times: int) -> float:
-    """The median time of one act, in seconds."""
-    taken = []
-    for number in range(times):
-        began = time.perf_counter()
-        act(number)
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
-
-
-async def p50_awaited(act: Callable[[int], Awaitable[object]], times: int) -> float:
-    """The same for an act that is awaited."""
-    taken = []
-    for number in range(times):
-        began = time.perf_counter()
-        await act(number)
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
-
-
-def cpu(act: Callable[[int], object], times: int) -> float:
-    """The processor time of one act, all threads of this process together, in seconds."""
-    began = time.process_time()
-    for number in range(times):
-        act(number)
-    return (time.process_time() - began) / times
-
-
-async def rate_of_tasks(tasks: int, each: int, act: Callable[[int, int], Awaitable[object]]) -> float:
-    """Acts per second when so many tasks do `each` of them one after another: `act(task, number)`."""
-
-    async def work(task: int) -> None:
-        for number in range(each):
-            await act(task, number)
-
-    began = time.perf_counter()
-    await asyncio.gather(*(work(task) for task in range(tasks)))
-    return tasks * each / (time.perf_counter() - began)

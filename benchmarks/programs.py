@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import perdure
-from benchmarks.payload import text
 from benchmarks.sessions import SHORT
 from perdure import Bound, Runtime, Session, program, tool
+from perdure.evaluation.payload import text
 from perdure.ids import new_uid
 
 TAKEN: list[float] = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.payload import text
 from perdure.domain.lease import Holder
+from perdure.evaluation.payload import text
 from perdure.ids import digest, encode, new_uid
 from perdure.store.move import Move
 from perdure.store.moves import event, lease, session, step

@@ -8,10 +8,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.measure import BYTES, MILLISECONDS, Budget, Contestant, Line, Table, contest, figure, least, p50
+from benchmarks.measure import Budget, Contestant, Line, Table, contest, figure, least
 from perdure.agent.files import worktree
 from perdure.agent.files.merge import merge_into
 from perdure.agent.files.snapshot import Snapshots
+from perdure.evaluation.measurement import BYTES, MILLISECONDS, p50
 
 FILES, CHANGED, TIMES = 5_000, 10, 5
 

@@ -8,25 +8,21 @@ from contextlib import closing
 
 import psycopg
 
-from benchmarks.measure import (
+from benchmarks.measure import Budget, Contestant, Line, contest, figure
+from benchmarks.raw import RawPostgres
+from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
+from benchmarks.syncs import wal_syncs
+from perdure.evaluation.measurement import (
     BYTES,
     COUNT,
     MICROSECONDS,
     MILLISECONDS,
     PER_SECOND,
-    Budget,
-    Contestant,
-    Line,
-    contest,
-    figure,
     p50,
     p50_awaited,
     rate_of_tasks,
 )
-from benchmarks.payload import text
-from benchmarks.raw import RawPostgres
-from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
-from benchmarks.syncs import wal_syncs
+from perdure.evaluation.payload import text
 from perdure.store.moves import step
 from perdure.store.store import open_store
 from perdure.testing.postgres import PostgresServer

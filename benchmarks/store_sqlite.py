@@ -9,29 +9,23 @@ from pathlib import Path
 
 import apsw
 
-from benchmarks.measure import (
+from benchmarks.measure import Budget, Contestant, Line, contest, figure, least, one_core
+from benchmarks.raw import RawEvents, RawGroupCommit, RawSQLite
+from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
+from benchmarks.syncs import CountingVFS
+from perdure.clock import SystemClock
+from perdure.evaluation.measurement import (
     BYTES,
     COUNT,
     MICROSECONDS,
     MILLISECONDS,
     PER_SECOND,
-    Budget,
-    Contestant,
-    Line,
-    contest,
     cpu,
-    figure,
-    least,
-    one_core,
     p50,
     p50_awaited,
     rate_of_tasks,
 )
-from benchmarks.payload import text
-from benchmarks.raw import RawEvents, RawGroupCommit, RawSQLite
-from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
-from benchmarks.syncs import CountingVFS
-from perdure.clock import SystemClock
+from perdure.evaluation.payload import text
 from perdure.store.databases.sqlite.database import SQLite
 from perdure.store.move import Move
 from perdure.store.moves import step

@@ -1,65 +1,22 @@
 """How Sphinx builds the documentation site: `make docs` writes it to `build/docs`, and `make check` checks its links.
 
 The source folder is the repository, so that the pages beside `docs/` are part of the site and of the check. Pages are
-plain Markdown that also reads well on GitHub; the order of the pages stands here and not in them.
+plain Markdown that also reads well on GitHub; the lists of `docs/README.md` are the navigation.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[1]
-NAVIGATION = {
-    "Start": ["how-to/newcomer", "tutorial", "guarantees", "security"],
-    "How-to guides": [
-        "how-to/write-a-program",
-        "how-to/choose-a-replay-rule",
-        "how-to/write-a-probe-and-an-undo",
-        "how-to/crash-sweep",
-        "how-to/terminal",
-        "how-to/interrupt",
-        "how-to/operate-many-workers",
-        "how-to/serve",
-        "how-to/stuck-sessions",
-        "how-to/queues",
-        "how-to/schedules",
-        "how-to/deploy-new-versions",
-        "how-to/approvals",
-        "how-to/sessions",
-        "how-to/recipes",
-        "how-to/move-a-session",
-        "how-to/json-stream",
-        "how-to/record",
-        "how-to/branches",
-        "how-to/postgres",
-        "how-to/limits",
-        "how-to/deploy",
-        "how-to/write-an-agent",
-        "how-to/agent-tools",
-        "how-to/mcp",
-        "how-to/context",
-        "how-to/sandbox",
-        "how-to/logging",
-    ],
-    "Reference": ["reference/cli", "reference/settings", "reference/errors", "reference/python"],
-    "Project": [
-        "/README",
-        "/ARCHITECTURE",
-        "internals",
-        "scale",
-        "figures",
-        "decisions/README",
-        "compatibility",
-        "releasing",
-        "/CONTRIBUTING",
-        "/AGENTS",
-        "/SECURITY",
-        "/CHANGELOG",
-    ],
-}
+START = ("how-to/newcomer", "tutorial", "guarantees", "security")
+REPOSITORY = ("/README", "/CONTRIBUTING", "/AGENTS", "/CHANGELOG")
+SECTION = re.compile(r"^(?P<caption>[A-Z][^\n]*):\n\n(?P<links>(?:- .*\n(?:  .*\n)*)+)", re.MULTILINE)
+LINK = re.compile(r"^- \[[^]]*\]\((?P<page>[^)#]+)\.md\)", re.MULTILINE)
 
 project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"].capitalize()
 author = "The Perdure authors"
@@ -83,12 +40,24 @@ html_additional_pages = {"index": "index.html"}  # a server shows this first; it
 
 
 def add_navigation(_: Sphinx, name: str, source: list[str]) -> None:
-    """Append the pages to the root document in their order. A page that is missing here fails the build."""
+    """Append the pages to the root document, in the order of its own lists. A page that they miss fails the build."""
     if name == root_doc:
-        for caption, pages in NAVIGATION.items():
-            source[0] += f"\n\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(pages) + "\n```\n"
-    if name == "docs/decisions/README":
-        source[0] += "\n\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
+        trees = [("Start", [*START])]
+        trees += [(one["caption"].split(",")[0], LINK.findall(one["links"])) for one in SECTION.finditer(source[0])]
+        trees.append(("Repository", [*REPOSITORY]))
+        listed: set[str] = set()
+        for caption, pages in trees:
+            new = [page for page in (_page(one) for one in pages) if page not in listed]
+            listed.update(new)
+            source[0] += f"\n\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(new) + "\n```\n"
+    if name in ("docs/decisions/README", "docs/evaluation/README"):
+        published = "results/README\nresults/*/report\n" if name == "docs/evaluation/README" else ""
+        source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n\n[0-9a-z]*\n{published}```\n"
+
+
+def _page(link: str) -> str:
+    """A link of the root document as Sphinx names the page."""
+    return "/" + link.removeprefix("../") if link.startswith("../") else link
 
 
 def setup(app: Sphinx) -> None:

@@ -17,6 +17,7 @@ from perdure import (
     Outcome,
     PolicyAnswer,
     Runtime,
+    Secret,
     Session,
     Transaction,
     program,
@@ -162,6 +163,16 @@ async def write_to_the_same_database(_: Runtime) -> None:
         tx.execute("update account set cents = cents - ? where name = ?", (cents, account))
 
 
+@example("Secret")
+async def declare_a_tool_that_takes_a_secret(_: Runtime) -> None:
+    @tool(replay="idempotent")
+    def publish_signed(token: Secret, text: str) -> None:
+        print(f"{text}, signed with {len(token.reveal())} characters")
+
+    token = Secret("env:PUBLISH_TOKEN")  # in a program: await s.do(publish_signed, token=token, text="Hello")
+    print(token)  # [secret env:PUBLISH_TOKEN]
+
+
 @example("Gate", "Approval")
 async def ask_before_an_effect(rt: Runtime) -> None:
     await rt.start(publish_greeting.bind("Ada"), id="publish", owner="ada")
@@ -262,6 +273,21 @@ async def stream_an_answer(rt: Runtime) -> None:
                 print(event.text, end="")
             case perdure.SessionFinished():
                 print()
+
+
+@example("connect")
+async def use_a_service(_: Runtime) -> None:
+    async with perdure.connect("https://perdure.example.org", token="prd_...", patience=0) as there:
+        try:
+            print(await there.get("review-7"))
+        except perdure.StoreUnavailable as error:
+            print(error.message)
+
+
+@example("instrument")
+async def report_to_opentelemetry(rt: Runtime) -> None:
+    perdure.instrument()  # the global providers; pass others as `tracer_provider` and `meter_provider`
+    await rt.complete((await rt.start(greet.bind("Ada"))).id)
 
 
 @example("PerdureError")

@@ -8,6 +8,7 @@ PostgreSQL starts when the first test needs it; if it cannot, that test fails.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -20,11 +21,14 @@ import pytest
 from hypothesis import settings
 
 from perdure import faults
+from perdure.runtime.telemetry import hook
+from perdure.secrets.redaction import KNOWN, KnownSecrets
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from perdure.testing.postgres import PostgresServer
 from tests.memory import MEMORY
 
+KEPT = ("meta", "policy_fence", "feed_end", "search_position")  # tables that have rows in an empty store
 DATABASES = ("sqlite", "memory", "files", "postgres")
 
 settings.register_profile("perdure", deadline=None, max_examples=1000 if "PERDURE_SOAK" in os.environ else 40)
@@ -124,6 +128,21 @@ def _disarm_fault_points() -> Iterator[None]:
     faults.disarm()
 
 
+@pytest.fixture(autouse=True)
+def _stop_telemetry() -> Iterator[None]:
+    yield
+    hook.install(None)
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets() -> Iterator[None]:
+    """A secret that a test made known is not replaced in the next one."""
+    make = logging.getLogRecordFactory()
+    yield
+    vars(KNOWN).update(vars(KnownSecrets()))
+    logging.setLogRecordFactory(make)
+
+
 class Scratch:
     """One PostgreSQL database and one store on it. Emptying them takes 5 ms, creating them up to 200."""
 
@@ -133,7 +152,7 @@ class Scratch:
         self.url = server.create_database("scratch")
         self._store = open_store(self.url)
         self._db: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(self.url, autocommit=True)
-        self._properties = self._db.execute("select key, value from meta").fetchall()
+        self._kept = {name: self._db.execute(f"select * from {name}".encode()).fetchall() for name in KEPT}
         names = self._db.execute("select tablename from pg_tables where schemaname = 'public'").fetchall()
         self._tables = [name for (name,) in names if name not in ("event_kind", "wait_kind")]
 
@@ -143,8 +162,10 @@ class Scratch:
             self._db.execute("set local session_replication_role = replica")
             self._db.execute("set local lock_timeout = '5s'")
             self._db.execute("; ".join(f"delete from {table}" for table in self._tables).encode())
-            for key, value in self._properties:
-                self._db.execute("insert into meta (key, value) values (%s, %s)", (key, value))
+            for name, rows in self._kept.items():
+                for row in rows:
+                    places = ", ".join(["%s"] * len(row))
+                    self._db.execute(f"insert into {name} values ({places})".encode(), row)
 
     def store(self, clock: ManualClock) -> Store:
         """The open store, with the clock of this test."""

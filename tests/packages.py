@@ -16,8 +16,10 @@ from tests.no_skips import REQUIRED
 
 PACKAGES = {
     "bwrap": "bubblewrap",
+    "chromium": "chromium",
     "git": "git",
     "pgbouncer": "pgbouncer",
+    "strace": "strace",
     "systemd-analyze": "systemd",
 }  # by the program
 

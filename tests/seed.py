@@ -1,21 +1,32 @@
 """A pytest plugin: the seed of a run, from which its sweeps choose the moments at which they kill.
 
 Each run has another seed, so that many runs reach what one cannot afford. It is printed at the end; `PERDURE_SEED=...`
-repeats the choice. `make soak` leaves nothing out: there every moment is chosen.
+repeats the choice. In CI the seed is taken from the commit, so that what failed there can be run again anywhere. `make
+soak` leaves nothing out: there every moment is chosen.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+
+def _new_seed() -> int:
+    if "CI" not in os.environ:
+        return random.SystemRandom().randrange(1_000_000)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
+    return int(commit.stdout[:5] or "0", 16)
+
+
 # In the environment, so that the processes that pytest-xdist starts choose from the same seed.
-SEED = os.environ.setdefault("PERDURE_SEED", str(random.SystemRandom().randrange(1_000_000)))
+SEED = os.environ.get("PERDURE_SEED") or os.environ.setdefault("PERDURE_SEED", str(_new_seed()))
 ALL = "PERDURE_SOAK" in os.environ
 T = TypeVar("T")
 

@@ -25,7 +25,10 @@ print(f"total([3, 4]) is {found}, and should be 7")
 sys.exit(found != 7)
 """
 ESCAPE = "\x1b"
-WAIT = ("run_command", {"command": "for n in 1 2 3 4 5 6 7 8 9; do echo waiting for the service; sleep 1; done"})
+WAIT = (
+    "run_command",
+    {"command": "for n in 1 2 3 4 5 6 7 8 9; do echo waiting for the service; ./is-up 2>/dev/null || sleep 1; done"},
+)
 FIX = [
     calls(("read_file", {"path": "cart.py"}), TEST),
     calls(edit("max(prices)", "sum(prices)"), TEST),
@@ -64,7 +67,7 @@ def talk() -> Recorder:
         recorder.type('perdure run "The test fails. Fix it." --id fix\n')
         recorder.until("y/s/t/n/m >")
         recorder.hold(2.5)
-        recorder.type("t")
+        recorder.type("y")
         recorder.until("waiting for the service", times=2)
         recorder.hold(2)
         recorder.type(ESCAPE)

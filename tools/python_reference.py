@@ -17,8 +17,8 @@ from examples import reference as examples
 WIDTH = 100
 GROUPS: dict[str, tuple[str, ...]] = {
     "Write programs": ("program", "Session", "Program", "Bound"),
-    "Declare tools": ("tool", "Tool", "Call", "Outcome", "Gate", "Transaction"),
-    "Run sessions": ("open", "run", "Runtime", "Worker"),
+    "Declare tools": ("tool", "Tool", "Call", "Outcome", "Gate", "Secret", "Transaction"),
+    "Run sessions": ("open", "connect", "run", "Runtime", "Worker", "instrument"),
     "Records": ("SessionView", "Effect", "Event", "Approval", "ApprovalDecision"),
     "Policies": ("Intent", "PolicyAnswer"),
     "Agents": ("Agent", "AgentResult", "Limits", "File", "MCPServer", "Model", "ToolResult"),
@@ -28,7 +28,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "SessionParked",
     ),
 }  # fmt: skip
-CONSTRUCTED = ("Agent", "File", "Gate", "MCPServer", "Limits", "ToolResult", "Worker")  # classes that users call
+CONSTRUCTED = (
+    "Agent",
+    "File",
+    "Gate",
+    "MCPServer",
+    "Limits",
+    "Secret",
+    "ToolResult",
+    "Worker",
+)  # classes that users call
 
 
 def is_error(name: str) -> bool:

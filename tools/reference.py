@@ -13,6 +13,8 @@ import click
 from perdure import cli, config, errors
 from perdure.cli.subcommands import ListingCommand
 from tools import python_reference
+from tools.audit_reference import audit_page
+from tools.view_reference import views_page
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 MADE = (
@@ -24,10 +26,12 @@ WIDTH = 100
 def pages() -> dict[str, str]:
     """The content of each page, by file name."""
     return {
+        "audit.md": page("Questions of an audit", *audit_page()),
         "cli.md": commands_page(),
         "errors.md": errors_page(),
         "python.md": names_page(),
         "settings.md": settings_page(),
+        "views.md": page("Views for reports", *views_page()),
     }
 
 
@@ -83,7 +87,10 @@ trust.
     debug = f"""
 These variables can only be set in the environment. `{config.IGNORE_FOLDER}=1` ignores `perdure.toml` in the current
 folder. `{config.DEBUG}=1` shows the traceback of an unexpected error. `{config.LOG}=debug` shows
-[log messages](../how-to/logging.md) from that level on: `debug`, `info`, `warning` (the default) or `error`.
+[log messages](../how-to/logging.md) from that level on: `debug`, `info`, `warning` (the default) or `error`; with
+`,json`, such as `{config.LOG}=info,json`, as JSON. `{config.TELEMETRY}=on` reports to
+[OpenTelemetry](../how-to/observability.md). `{config.TOKEN}` is the token for a
+[service](../how-to/client.md), and `{config.TOKEN_FILE}` names a file that has it.
 """
     example = """
 ```toml

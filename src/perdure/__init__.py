@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from perdure.agent.output.agent_result import AgentResult
     from perdure.agent.settings import Limits
     from perdure.agent.tools.result import ToolResult
+    from perdure.client.client import connect
     from perdure.domain.approval import Approval, ApprovalDecision
     from perdure.domain.effect import Effect
     from perdure.domain.event import Event
     from perdure.domain.literals import PolicyAnswer
     from perdure.errors import (
+        AccessError,
         ApprovalDenied,
         ApprovalError,
         ApprovalExpired,
@@ -30,13 +32,18 @@ if TYPE_CHECKING:
         EffectInDoubt,
         ForkedProcess,
         IllegalMove,
+        KeyReused,
         LeaseError,
         LeaseHeld,
         LeaseLost,
         ModelError,
+        NotAllowed,
+        NotAuthenticated,
         NotDone,
         NotFound,
+        NotPermitted,
         PerdureError,
+        PolicyChanged,
         PolicyDenied,
         ProgramChanged,
         ProgramError,
@@ -44,6 +51,8 @@ if TYPE_CHECKING:
         QueueClosed,
         QueueError,
         QueueFull,
+        RequestError,
+        RequestInFlight,
         SchemaMismatch,
         SessionError,
         SessionFailed,
@@ -54,6 +63,8 @@ if TYPE_CHECKING:
         StoreUnavailable,
         Suspended,
         ToolError,
+        TooManyRequests,
+        VersionChanged,
     )
     from perdure.runtime.definitions.program import Bound, Program, program
     from perdure.runtime.definitions.prompt import File
@@ -79,12 +90,15 @@ if TYPE_CHECKING:
         ToolCallStarted,
         ToolOutput,
     )
+    from perdure.runtime.telemetry.configuration import instrument
     from perdure.runtime.workers.worker import Worker
+    from perdure.secrets.reference import Secret
 
 __version__ = "0.1.0"
 
 # Not `open`, which would replace the builtin where a program says `from perdure import *`.
 __all__ = [
+    "AccessError",
     "Agent",
     "AgentResult",
     "Approval",
@@ -111,6 +125,7 @@ __all__ = [
     "Gate",
     "IllegalMove",
     "Intent",
+    "KeyReused",
     "LeaseError",
     "LeaseHeld",
     "LeaseLost",
@@ -120,11 +135,15 @@ __all__ = [
     "Model",
     "ModelError",
     "ModelRetry",
+    "NotAllowed",
+    "NotAuthenticated",
     "NotDone",
     "NotFound",
+    "NotPermitted",
     "Outcome",
     "PerdureError",
     "PolicyAnswer",
+    "PolicyChanged",
     "PolicyDenied",
     "Program",
     "ProgramChanged",
@@ -134,8 +153,11 @@ __all__ = [
     "QueueClosed",
     "QueueError",
     "QueueFull",
+    "RequestError",
+    "RequestInFlight",
     "Runtime",
     "SchemaMismatch",
+    "Secret",
     "Session",
     "SessionError",
     "SessionFailed",
@@ -151,6 +173,7 @@ __all__ = [
     "Suspended",
     "TextDelta",
     "TextDiscarded",
+    "TooManyRequests",
     "Tool",
     "ToolCallFinished",
     "ToolCallStarted",
@@ -158,8 +181,11 @@ __all__ = [
     "ToolOutput",
     "ToolResult",
     "Transaction",
+    "VersionChanged",
     "Worker",
     "__version__",
+    "connect",
+    "instrument",
     "program",
     "run",
     "tool",
@@ -171,6 +197,7 @@ _HOME = {
     "perdure.agent.model": ("Model",),
     "perdure.agent.output.agent_result": ("AgentResult",),
     "perdure.agent.settings": ("Limits",),
+    "perdure.client.client": ("connect",),
     "perdure.domain.approval": ("Approval", "ApprovalDecision"),
     "perdure.domain.effect": ("Effect",),
     "perdure.domain.event": ("Event",),
@@ -198,7 +225,9 @@ _HOME = {
         "ToolCallStarted",
         "ToolOutput",
     ),
+    "perdure.runtime.telemetry.configuration": ("instrument",),
     "perdure.runtime.workers.worker": ("Worker",),
+    "perdure.secrets.reference": ("Secret",),
     "perdure.runtime.definitions.tool": ("Call", "Gate", "Outcome", "Tool", "tool"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

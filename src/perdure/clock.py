@@ -18,13 +18,35 @@ SOON = 2 * SECOND
 
 def format_time(microseconds: int) -> str:
     """A time for people: in UTC to the second."""
-    from datetime import UTC, datetime, timedelta
-
     try:
-        then = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-    except OverflowError:
+        then = time.gmtime(microseconds // SECOND)
+    except (OverflowError, OSError):
         return f"{microseconds} µs"
-    return then.strftime("%Y-%m-%d %H:%M:%SZ")
+    if not 1 <= then.tm_year <= 9999:
+        return f"{microseconds} µs"
+    return f"{then.tm_year}-{then.tm_mon:02}-{then.tm_mday:02} {then.tm_hour:02}:{then.tm_min:02}:{then.tm_sec:02}Z"
+
+
+def span(microseconds: int) -> str:
+    """How long, in its two largest units: `12s`, `3m`, `2h 5m`, `4d 3h`."""
+    seconds = max(0, microseconds) // SECOND
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes < 60:
+        return f"{minutes}m"
+    if hours < 24:
+        return f"{hours}h {minutes % 60}m" if minutes % 60 else f"{hours}h"
+    return f"{days}d {hours % 24}h" if hours % 24 else f"{days}d"
+
+
+def brief_span(microseconds: int) -> str:
+    """How long, also below a second: `340ms`, `2.1s`, `48s`, `3m`."""
+    if microseconds < SECOND:
+        return f"{max(0, microseconds) // 1000}ms"
+    if microseconds < 10 * SECOND:
+        return f"{microseconds / SECOND:.1f}s"
+    return span(microseconds)
 
 
 class Clock(Protocol):

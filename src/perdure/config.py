@@ -27,7 +27,7 @@ class Setting(msgspec.Struct, frozen=True):
     env: str
     meaning: str
     default: str
-    kind: Literal["text", "number", "list"] = "text"  # its type in perdure.toml; text is always allowed
+    kind: Literal["text", "number", "list", "tables"] = "text"  # its type in perdure.toml; text is always allowed
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -70,15 +70,45 @@ SETTINGS: tuple[Setting, ...] = (
         "A name for the files of this machine; machines that share their folders share the name.",
         "the machine",
     ),
+    Setting(
+        "notifications",
+        "PERDURE_NOTIFICATIONS",
+        "Where people are told: a table for each channel; as JSON in the environment.",
+        "none",
+        "tables",
+    ),
+    Setting(
+        "secrets",
+        "PERDURE_SECRETS",
+        "Secrets whose values are replaced in output, as references such as env:NAME; models may use them by these.",
+        "none",
+        "list",
+    ),
     Setting("lease", "PERDURE_LEASE", "After how long without a sign of life a worker loses its sessions.", "15s"),
 )
 HARMLESS = frozenset({"connections"})  # what perdure.toml may set without trust
 FILE = "perdure.toml"
+STORE_KINDS = (
+    "Use a path, memory:, files:DIR or postgresql://…, or a service: https://HOST, http://127.0.0.1:PORT or unix:PATH."
+)
+SERVICES = ("http://", "https://", "unix:")
 LARGEST = 64 << 10  # bytes of a settings file
 IGNORE_FOLDER = "PERDURE_IGNORE_FOLDER"  # do not read perdure.toml in the current folder; only in the environment
 DEBUG = "PERDURE_DEBUG"  # shows the traceback of an unexpected error; only in the environment
-LOG = "PERDURE_LOG"  # the lowest level of log messages that the command line shows; only in the environment
-OTHERS = (DEBUG, IGNORE_FOLDER, LOG, "PERDURE_SINK")  # other variables of Perdure, which are not settings
+LOG = "PERDURE_LOG"  # the log messages that the command line shows, and whether as JSON; only in the environment
+TOKEN = "PERDURE_TOKEN"  # the token for a service; only in the environment
+TOKEN_FILE = "PERDURE_TOKEN_FILE"  # a file with the token, that only its user can read; only in the environment
+TELEMETRY = "PERDURE_TELEMETRY"  # `on`: report to OpenTelemetry; only in the environment
+OTHERS = (
+    DEBUG,
+    IGNORE_FOLDER,
+    LOG,
+    TELEMETRY,
+    TOKEN,
+    TOKEN_FILE,
+    "PERDURE_EVALUATION",
+    "PERDURE_SINK",
+)  # other variables of Perdure, which are not settings
 
 
 def read_settings(folder: Path | None = None, trusts: Callable[[Path, str], None] | None = None) -> dict[str, str]:
@@ -161,8 +191,14 @@ def _text(path: Path, setting: Setting, value: Any) -> str:
         return str(value)
     if setting.kind == "list" and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ",".join(value)
-    wanted = {"text": "text", "number": "a whole number", "list": "text, or a list of texts"}[setting.kind]
-    example = {"text": '"..."', "number": "8", "list": '["...", "..."]'}[setting.kind]
+    if setting.kind == "tables" and isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
+    wanted = {"text": "text", "number": "a whole number", "list": "text, or a list of texts", "tables": "tables"}[
+        setting.kind
+    ]
+    example = {"text": '"..."', "number": "8", "list": '["...", "..."]', "tables": "{ NAME = { kind = ... } }"}[
+        setting.kind
+    ]
     raise ConfigError(
         f"{path} sets `{setting.name}` to a value that is not {wanted}.",
         hint=f"Write it as {setting.name} = {example}",
@@ -189,6 +225,11 @@ def current_folder() -> Path:
         raise ConfigError(
             "The current folder no longer exists.", hint="Change to an existing folder, then run again."
         ) from None
+
+
+def is_service(target: object) -> bool:
+    """Whether the address of a store is that of a service."""
+    return isinstance(target, str) and target.startswith(SERVICES)
 
 
 def data_folder() -> Path:

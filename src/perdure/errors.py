@@ -7,10 +7,12 @@
     │   ├── StoreUnavailable   the database cannot be reached, or is busy for too long
     │   │   └── CommitUnknown  a commit was sent and its outcome is not known yet
     │   ├── StoreFull          no space on the disk
+    │   ├── NotPermitted       the login's rights in the database do not allow it
     │   ├── SchemaMismatch     the store was written by another version
     │   └── Damaged            stored bytes have changed
     ├── NotFound
     ├── Conflict               it already exists with other content
+    │   └── PolicyChanged      the policy changed between a judgement and its dispatch
     ├── IllegalMove            the current state does not allow this move
     ├── QueueError
     │   ├── QueueClosed        nothing new is started in this queue
@@ -33,6 +35,14 @@
     ├── SessionError
     │   ├── SessionFailed
     │   └── SessionWaiting     only a person can continue it
+    ├── AccessError
+    │   ├── NotAuthenticated   the service does not know who asks
+    │   ├── NotAllowed         the roles or the scopes of the caller do not allow it
+    │   └── TooManyRequests    the caller asks more often than it may
+    ├── RequestError
+    │   ├── KeyReused          the idempotency key was used for another request
+    │   ├── RequestInFlight    a request with this idempotency key is being carried out
+    │   └── VersionChanged     the object is not as the client has read it
     ├── BundleInvalid
     ├── ModelError
     └── ToolError
@@ -110,6 +120,13 @@ class StoreFull(StoreError):
     retry = True
 
 
+class NotPermitted(StoreError):
+    """The rights of this login in the database do not allow the request. Nothing was written."""
+
+    code = "not-permitted"
+    hint = "Use a login that has the right role; `perdure roles` shows who has which."
+
+
 class SchemaMismatch(StoreError):
     """The store's schema is newer than this version understands, or older than it can use."""
 
@@ -136,6 +153,14 @@ class Conflict(PerdureError):
 
     code = "conflict"
     hint = "Read it again, or choose another id."
+
+
+class PolicyChanged(Conflict):
+    """The policy of the store changed after the call was judged. Nothing was dispatched; the call is judged anew."""
+
+    code = "policy-changed"
+    hint = "Run it again: it is judged by the present policy."
+    retry = True
 
 
 class IllegalMove(PerdureError):
@@ -291,6 +316,65 @@ class SessionWaiting(SessionError):
     def waits(self) -> list[Any]:
         """The open waits, as records."""
         return list(self.details.get("waits", ()))
+
+
+class AccessError(PerdureError):
+    """The service did not carry out a request because of who asked."""
+
+    code = "access"
+
+
+class NotAuthenticated(AccessError):
+    """The service does not know who asks: no token, or one that is wrong, expired or revoked."""
+
+    code = "not-authenticated"
+    hint = (
+        "Set PERDURE_TOKEN, or send `Authorization: Bearer TOKEN`. "
+        "An owner makes a token with `perdure token create NAME --scope '*'`."
+    )
+
+
+class NotAllowed(AccessError):
+    """The roles or the scopes of the caller do not allow the request. Nothing was done."""
+
+    code = "not-allowed"
+    hint = "Ask an owner for a role, or for a token with more scopes. `/v1/self` shows what you have."
+
+
+class TooManyRequests(AccessError):
+    """The caller sends more requests than it may. Nothing was done."""
+
+    code = "too-many-requests"
+    hint = "Wait for as long as `Retry-After` says."
+    retry = True
+
+
+class RequestError(PerdureError):
+    """The service did not carry out a request because of its headers."""
+
+    code = "request"
+
+
+class KeyReused(RequestError):
+    """The idempotency key was used for another request. Nothing was done."""
+
+    code = "key-reused"
+    hint = "Use a new Idempotency-Key for each request."
+
+
+class RequestInFlight(RequestError):
+    """A request with this idempotency key is being carried out."""
+
+    code = "request-in-flight"
+    hint = "Send it again in a moment."
+    retry = True
+
+
+class VersionChanged(RequestError):
+    """The object has changed since it was read. Nothing was done."""
+
+    code = "version-changed"
+    hint = "Read it again."
 
 
 class BundleInvalid(PerdureError):

@@ -18,6 +18,8 @@ POINTS: dict[str, str] = {
     "act.begun": "the deadline was checked, the tool is about to run",
     "act.after": "the tool has returned or raised, the outcome is not recorded",
     "probe.after": "the probe has answered, the answer is not recorded",
+    "notification.claimed": "a notification is claimed, nothing is sent",
+    "notification.sent": "a notification was sent or was not, the outcome is not recorded",
     "command.folder": "the folder of a command exists, its lock is not taken",
     "command.locked": "the command's lock is taken, it has no runner yet",
     "command.begun": "the command has its runner, which holds the lock",

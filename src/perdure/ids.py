@@ -34,6 +34,11 @@ def new_name(prefix: str) -> str:
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
+def new_secret() -> bytes:
+    """256 random bits."""
+    return os.urandom(32)
+
+
 def salt() -> str:
     """Sixteen random bytes, so that the digest of guessable content does not reveal it."""
     return os.urandom(16).hex()

@@ -87,6 +87,17 @@ def test_push_is_shown_with_the_commits_that_the_remote_lacks(tmp_path: Path, kn
     assert [line.split()[-1] for line in lines[-3:]] == ["commits", str(COMMITS + 1), str(COMMITS)]
 
 
+def test_an_edit_within_a_line_is_shown_as_the_whole_line(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("one\n    return max(prices)  # why\n")
+    edit = {"path": "a.py", "old": "max(prices)", "new": "sum(prices)"}
+    assert shown("edit_file", edit, call_details(space(tmp_path), "edit_file", edit))[-4:] == [
+        "        1  one",
+        "        2 -    return max(prices)  # why",
+        "        2 +    return sum(prices)  # why",
+        "        3  ",
+    ]
+
+
 async def test_details_are_recorded_with_the_request(conversation: Conversation, tmp_path: Path) -> None:
     command = ("run_command", {"command": "touch b"})
     conversation.declare([calls(command), "End."], ["run_command"], policy=lambda _: "ask")

@@ -45,7 +45,7 @@ async def test_new_model_answers_the_next_message(conversation: Conversation, tm
         changed = await runtime.set_model("talk", name, by="ada")
         assert (changed.model, changed.status) == (name, "waiting")
         (event,) = [one async for one in runtime.events("talk") if one.kind == "session.described"]
-        assert (event.actor, event.body) == ("ada", {"rows": {"session": {"model": name}}})
+        assert (event.actor, event.body["rows"]) == ("ada", {"session": {"model": name}})
     async with open_runtime(conversation.target) as runtime:  # another process
         await runtime.send("talk", "again")
         await runtime.run("talk")

@@ -1,4 +1,4 @@
-"""What a person allows for the rest of a session, with an approval: one exact call, or a tool."""
+"""What a person allows for the rest of a session, with an approval: an exemption for one exact call, or for a tool."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any, Literal
 import pytest
 
 from perdure import Gate, tool
-from perdure.agent.permissions import allowed
 from perdure.domain.approval import ApprovalDecision
-from perdure.domain.permission import PermissionWidth
+from perdure.domain.exemption import AGENT, Exemption, PermissionWidth
 from perdure.errors import ConfigError, IllegalMove
 from perdure.runtime.definitions.tool import Tool
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
-from perdure.store.moves import approval
+from perdure.store.moves import vote
 from tests.agent.support.conversation import Conversation, calls
 
 
@@ -33,6 +32,10 @@ def asked(session: SessionView) -> list[str]:
 async def approve(runtime: Runtime, session: SessionView, remember: Literal["once", "this", "tool"]) -> SessionView:
     await runtime.approve(session.waits[0].id, by="ada", remember=remember)
     return await runtime.run(session.id)
+
+
+async def granted(runtime: Runtime) -> list[Exemption]:
+    return [one async for one in runtime.exemptions(session="talk")]
 
 
 SCRIPT = [
@@ -55,10 +58,17 @@ async def test_width_of_an_approval_decides_what_is_asked_again(
         while found := asked(session):
             seen += found[0]
             session = await approve(runtime, session, remember)
-        facts = await runtime.store.read(allowed, session.uid)
+        lifted = await granted(runtime)
+        used = [one.exemption_id async for one in runtime.effects(session="talk", tool="post_note")]
     assert seen == questions
-    assert len(facts) == {"once": 0, "this": 2, "tool": 1}[remember]
-    assert {one.updated_by for one in facts.values()} <= {"ada"}
+    assert len(lifted) == {"once": 0, "this": 2, "tool": 1}[remember]
+    assert {(one.rule, one.tool, one.granted_by, one.session_uid) for one in lifted} <= {
+        (AGENT, "post_note", "ada", session.uid)
+    }
+    assert {one.intent_digest is not None for one in lifted} == {"once": set(), "this": {True}, "tool": {False}}[
+        remember
+    ]
+    assert sum(one.used for one in lifted) == sum(one is not None for one in used) == 4 - len(questions)
     assert conversation.tool_results() == [f"done: posted {text}" for text in "aabb"]
 
 
@@ -72,12 +82,12 @@ async def test_permission_does_not_reach_a_branch(conversation: Conversation) ->
 
 
 @pytest.mark.databases("sqlite", "postgres")
-async def test_removed_session_leaves_no_permission(conversation: Conversation) -> None:
+async def test_an_exemption_of_a_removed_session_stays_on_record(conversation: Conversation) -> None:
     conversation.declare([*SCRIPT[:1], "End."], [posts()], policy=lambda _: "ask")
     async with open_runtime(conversation.target) as runtime:
-        session = await approve(runtime, await conversation.start(runtime), "tool")
+        await approve(runtime, await conversation.start(runtime), "tool")
         await runtime.remove("talk", because="a test")
-        assert await runtime.store.read(allowed, session.uid) == {}
+        assert [one.tool async for one in runtime.exemptions()] == ["post_note"]
 
 
 async def test_permission_covers_calls_that_wait_already(conversation: Conversation) -> None:
@@ -133,7 +143,7 @@ async def test_decided_approval_cannot_be_widened(conversation: Conversation) ->
         assert (await runtime.approve(id, by="ada")).decision == "approved"
         with pytest.raises(IllegalMove, match="approved already"):
             await runtime.approve(id, by="ada", remember="tool")
-        assert await runtime.store.read(allowed, session.uid) == {}
+        assert await granted(runtime) == []
         with pytest.raises(ConfigError, match="once, this, tool"):
             await runtime.approve(id, by="ada", remember="forever")  # type: ignore[arg-type]
 
@@ -142,20 +152,21 @@ async def test_denial_grants_no_permission(conversation: Conversation) -> None:
     conversation.declare([*SCRIPT[:1], "End."], [posts()], policy=lambda _: "ask")
     async with open_runtime(conversation.target) as runtime:
         session = await conversation.start(runtime)
-        vote = approval.vote(
+        move = vote.cast(
             session.uid, "ada", session.waits[0].id, ApprovalDecision.DENIED, remember=PermissionWidth.TOOL
         )
         with pytest.raises(ConfigError, match="A denial covers one call"):
-            await runtime.store.write(vote)
-        assert await runtime.store.read(allowed, session.uid) == {}
+            await runtime.store.write(move)
+        assert await granted(runtime) == []
 
 
-async def test_forgotten_permission_is_asked_again(conversation: Conversation) -> None:
+async def test_what_was_revoked_is_asked_again(conversation: Conversation) -> None:
     conversation.declare([*SCRIPT[:2], "End.", *SCRIPT[2:]], [posts()], policy=lambda _: "ask")
     async with open_runtime(conversation.target) as runtime:
         session = await approve(runtime, await conversation.start(runtime), "tool")
         assert asked(session) == []
-        gone = await runtime.forget_fact("post_note", scope=f"allowed:{session.uid}", by="grace")
-        assert gone.updated_by == "ada"
+        [one] = await granted(runtime)
+        gone = await runtime.revoke_exemption(one.id, because="enough", by="grace")
+        assert (gone.revoked_by, gone.granted_by) == ("grace", "ada")
         await runtime.send("talk", "again")
         assert asked(await runtime.run("talk")) == ["b"]

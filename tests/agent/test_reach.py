@@ -63,6 +63,15 @@ def test_reach_follows_from_tool_rule_and_state(
 
 
 @pytest.mark.databases("memory")
+@pytest.mark.parametrize(
+    ("declared", "expected"), [("workspace", Reach.NO), ("machine", Reach.NO), ("outside", Reach.MAYBE)]
+)
+def test_a_declared_reach_below_outside_stays_on_the_machine(store: Store, declared: str, expected: Reach) -> None:
+    one = msgspec.structs.replace(dispatched(store, "their_post", "escalate"), reach=declared, state="acknowledged")
+    assert store.read_now(reach.of, one) is expected
+
+
+@pytest.mark.databases("memory")
 def test_a_command_in_a_sandbox_without_network_stays_on_the_machine(store: Store) -> None:
     said = {
         (sandbox, network): store.read_now(

@@ -49,7 +49,7 @@ def around_commits(moments: list[str]) -> Iterable[int]:
 # Which kill points are swept, and how many kills there must be at least.
 CHOICES: dict[str, tuple[Choice, int]] = {
     "SQLite, some moments": (some(30, every_point), 20),
-    "SQLite": (some(90, thinned), 70),
+    "SQLite": (some(120, thinned), 90),
     "files": (some(90, partial(distinct, points=False)), 70),
     "PostgreSQL": (some(40, around_commits), 30),
 }

@@ -13,9 +13,31 @@ from perdure.store.transfer.session_export import TABLES
 WRITES = {name: (write,) for name, (_, write) in TABLES.items()} | {
     "session": ("transfer.insert_session",),
     "event": ("event.insert",),
+    "approval": ("transfer.write_approval", "transfer.update_approval"),
     "effect": ("transfer.insert_effect", "transfer.update_effect"),
 }
-NOT_OF_A_SESSION = {"checkpoint", "lease", "queue", "rate_limit", "restore", "schedule", "worker", "writer"}
+NOT_OF_A_SESSION = {
+    "control_event",
+    "policy",
+    "policy_fence",
+    "checkpoint",
+    "lease",
+    "exemption",
+    "exemption_use",
+    "notification",
+    "notification_channel",
+    "principal",
+    "principal_login",
+    "request",
+    "sign_in",
+    "queue",
+    "rate_limit",
+    "restore",
+    "schedule",
+    "token",
+    "worker",
+    "writer",
+}
 FIXED = {
     "uid",
     "id",

@@ -57,11 +57,15 @@ def swept(sweep: Sweep, label: str, plant: str) -> Report:
 def test_a_planted_bug_is_caught(plant: str, pool: ServerPool, sink: Sink, folder: Path) -> None:
     name, mode, label = SWEPT[plant]
     setup = process_setup.be_patient if mode is LATE else process_setup.prepare
-    clean, report = (
-        swept(sweep_of(name, pool, sink, folder, mode=mode, setup=setup), label, bug) for bug in ("", plant)
-    )
-    assert clean.failures == []
-    assert report.failures != []
+
+    def run(bug: str) -> Report:
+        return swept(sweep_of(name, pool, sink, folder, mode=mode, setup=setup), label, bug)
+
+    assert run("").failures == []
+    for _ in range(5 if mode is LATE else 1):  # on a slow machine, what is to land late may land in time
+        if run(plant).failures:
+            return
+    pytest.fail("The planted bug was not caught.")
 
 
 def stopped(sweep: Sweep, choose: Choice, plant: str, **how: Any) -> list[StopResult]:

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from perdure import cli
+from perdure.server.observability import health
 from perdure.store.store import Store
 from tests.conftest import Scratch
 from tests.packages import need
@@ -56,7 +57,7 @@ def command_lines() -> list[list[str]]:
     for parameter in KUBERNETES:
         for one in containers(parameter.values[0]):  # type: ignore[arg-type]
             found += [one["args"]] if "args" in one else []
-            found += [one["readinessProbe"]["exec"]["command"][1:]] if "readinessProbe" in one else []
+            found += [one["readinessProbe"]["exec"]["command"][1:]] if "exec" in one.get("readinessProbe", ()) else []
     (line,) = re.findall(r"^CMD (\[.*\])$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     return [*found, yaml.safe_load(line)]
 
@@ -103,6 +104,20 @@ def test_pods_are_given_more_time_than_the_drain() -> None:
                 pod: Any = parameter.values[0]["spec"]["template"]["spec"]  # type: ignore[index]
                 assert pod["terminationGracePeriodSeconds"] > option(one["args"], "--drain")
                 assert "preStop" not in one.get("lifecycle", {})  # a second signal gives sessions back at once
+
+
+def test_probes_and_the_service_reach_the_port_of_the_process() -> None:
+    found = {str(one.id): one.values[0] for one in KUBERNETES}
+    deployment: Any = found["service-Deployment"]
+    service: Any = found["service-Service"]
+    (container,) = containers(deployment)
+    (port,) = container["ports"]
+    assert str(port["containerPort"]) == container["args"][container["args"].index("--port") + 1]
+    probes = [container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")]
+    assert [(one["path"], one["port"]) for one in probes] == [("/livez", port["name"]), ("/readyz", port["name"])]
+    assert {"/livez", "/readyz"} <= set(health.PATHS)
+    assert [one["targetPort"] for one in service["spec"]["ports"]] == [port["name"]]
+    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
 
 
 def test_compose_file_refers_to_what_it_defines() -> None:

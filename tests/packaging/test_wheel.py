@@ -22,12 +22,19 @@ from tests.tidy.source import ROOT, text
 
 pytestmark = pytest.mark.slow
 UV = ROOT / ".tools" / "bin" / "uv"
+MODULES = {"opentelemetry-sdk": "opentelemetry.sdk", "prometheus-client": "prometheus_client"}
 EXTRAS: dict[str, list[str]] = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
 IMPORT_ALL = """
 import importlib, pkgutil, perdure
 for module in pkgutil.walk_packages(perdure.__path__, "perdure."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
+"""
+LOAD_PAGES = """
+from perdure.console.environment import FILES, make_environment, static_file
+made = make_environment()
+print(len([made.get_template(name) for name in made.list_templates()]))
+assert all(static_file(name) for name in FILES)
 """
 
 
@@ -125,8 +132,14 @@ def test_missing_extra_is_named(plain: Path, tmp_path: Path, extra: str, argumen
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_wheel_installs_with_one_extra(wheel: Path, tmp_path: Path, extra: str) -> None:
     programs = install(wheel, tmp_path / extra, extra)
-    packages = ", ".join(Requirement(line).name for line in EXTRAS[extra])
+    names = (Requirement(line).name for line in EXTRAS[extra])
+    packages = ", ".join(MODULES.get(name, name) for name in names)
     call(programs / "python", "-c", f"import perdure, {packages}", cwd=tmp_path)
+
+
+def test_wheel_has_the_pages_of_the_console(wheel: Path, tmp_path: Path) -> None:
+    programs = install(wheel, tmp_path / "console", "server")
+    assert int(call(programs / "python", "-c", LOAD_PAGES, cwd=tmp_path)) > 8
 
 
 def test_every_module_can_be_imported_with_all_extras(wheel: Path, tmp_path: Path) -> None:

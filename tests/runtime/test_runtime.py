@@ -126,12 +126,6 @@ async def test_a_second_process_is_refused_with_the_holders_name(world: World) -
     assert held.value.details["holder"] == world.rt.worker.name
 
 
-@MEMORY
-async def test_a_service_address_is_refused_in_one_sentence() -> None:
-    with pytest.raises(ConfigError, match="http"):
-        perdure.open("http://localhost:1234")
-
-
 async def test_a_session_waits_for_unknown_code_until_it_is_loaded(world: World) -> None:
     outside = Outside("died")
     act = outside.tool("probe")

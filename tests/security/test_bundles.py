@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from perdure import Call, Gate, Session, program, tool
-from perdure.agent.permissions import allowed
 from perdure.agent.stored_agent import STORED
-from perdure.domain.permission import permission_scope
+from perdure.domain.exemption import ExemptionScope
 from perdure.errors import BundleInvalid
 from perdure.interchange.import_ import open_checked
 from perdure.runtime.runtime import Runtime
 from perdure.store.inspection import damage
-from perdure.store.moves import event, fact
+from perdure.store.moves import event, exemption
 from perdure.store.moves.session import NewSession, create
 from perdure.store.store import open_store
 from perdure.testing import SinkClient
@@ -26,6 +25,7 @@ from tests.interchange.conftest import Open, opened, outside, sink
 from tests.interchange.support import forged_bundles
 from tests.interchange.support.forged_bundles import Files, rechained, with_rows, write_folder
 from tests.interchange.support.transfer import bodies, export_session, import_session, start_session, stored_session
+from tests.runtime.support.people import as_person, register
 
 __all__ = ["opened", "outside", "sink"]
 
@@ -162,8 +162,10 @@ async def test_an_open_approval_with_weaker_conditions_is_not_enough_here(
     await there.approve(weak.id, by="grace", because="seen")
     (asked,) = (await there.run("t-1")).waits
     assert (asked.kind, asked.id != weak.id, bodies(sink)) == ("approval", True, [])
-    for voter in ("grace", "linus"):
-        await there.approve(asked.id, by=voter, because="seen")
+    register(there.store, "linus", "otto")  # grace has imported the session, so she owns it here
+    for voter in ("linus", "otto"):
+        with as_person(voter):
+            await there.approve(asked.id, by=voter, because="seen")
     done = await there.run("t-1")
     assert (done.status, bodies(sink)) == ("done", ["deploy: 9"])
     assert there.store.read_now(damage.of_session, done.uid) == []
@@ -250,10 +252,11 @@ def begun(files: Files) -> Files:
 async def test_what_a_person_always_allows_elsewhere_is_not_allowed_here(opened: Open, folder: Path) -> None:
     here, there = opened("here"), opened("there")
     uid = await start(here)
-    await here.store.write(fact.remember(uid, "mallory", permission_scope(uid), "run_command", {"because": "x"}))
+    scope = ExemptionScope(session_uid=uid, tool="run_command")
+    await here.store.write(exemption.grant("agent", scope, by="mallory", because="x"))
     await export_session(here, "a-1", folder / "b", move=True)
     await import_session(there, folder / "b")
-    assert await there.store.read(allowed, uid) == {}
+    assert await there.store.read(exemption.listing) == []
 
 
 def change(**columns: Any) -> Callable[[list[Row]], None]:

@@ -14,9 +14,9 @@ from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.git import command_line
 from perdure.agent.git.head import head_of
-from perdure.agent.git.links import find_git_folders
 from perdure.agent.tools import search_process
 from perdure.errors import NotDone
+from perdure.runtime.start.git_links import find_git_folders
 from tests.agent.support.requirements import need_bubblewrap
 from tests.agent.support.tool_calls import call, make_repository, run_git
 

@@ -21,10 +21,12 @@ from perdure.testing import ManualClock
 from tests.store.support.sessions import TTL, a_holder, session_of
 
 INTENT = NewEffect(
+    task_id="t-1",
     id="e-1", position='[0,"","do","mail","x",0]', generation=0, tool="mail", replay="escalate", targets='["pr:7"]',
     intent='{"n":1}', intent_digest="0" * 64, idempotency_key="1" * 64, rule="default",
+    policy_version="0", reach="outside",
 )  # fmt: skip
-DISPATCH = Dispatch(worker="w-1", process='{"pid":7}', deadline_at=5)
+DISPATCH = Dispatch(worker="w-1", process='{"pid":7}', deadline_at=5, rule="default")
 DONE = AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result='{"id":7}', reference="https://x")
 STEP = NewStep(restart_number=0, scope="", name="read", argument_digest="d", occurrence=0, result="[1]")
 
@@ -121,7 +123,7 @@ def test_a_hot_settle_of_an_old_attempt_is_a_late_outcome(store: Store) -> None:
     assert store.read_now(event.last, holder.uid, limit=1)[0].kind == "effect.late_outcome"
 
 
-@pytest.mark.parametrize("more", [{"leases": '["repo"]'}, {"supersedes": "e-0"}, {"task_id": "t-1"}])
+@pytest.mark.parametrize("more", [{"leases": '["repo"]'}, {"supersedes": "e-0"}])
 def test_an_intent_with_more_to_say_takes_the_long_way(store: Store, more: dict[str, Any]) -> None:
     move = effect.plan_and_dispatch(a_holder(store), msgspec.structs.replace(INTENT, **more), DISPATCH)
     looked: list[str] = []

@@ -341,27 +341,38 @@ def test_new_meanings_do_not_lock_out_a_running_worker_of_schema_5(blank: str) -
 
 
 def test_contract_step_waits_until_the_last_worker_of_schema_7_has_ended(blank: str) -> None:
+    """The first nine migrations only: schema 10 refuses older code."""
     migrate_to(blank, None, 7)
-    with schemas.a_migrator(blank) as database:
-        schemas.write(database, schemas.a_worker_of(7))
-    if dialect_of(blank) == "postgres":
-        migrate_to(blank, None, oldest_alive=7)
-        alive = None
-    else:
-        alive = Presence(companion(Path(blank)) / "workers", "w-old")
-    for _ in range(2):
-        with open_store(blank) as store:
-            holder = a_holder(store)
-            assert store.write_now(event.append(holder, "note")) == 3
-            assert store.database.schema_version == 8
+    holders = sessions_in_flight(blank)
+    assert migrate_to(blank, None, 9, oldest_alive=7) == [8]
+    assert migrate_to(blank, None, 9, oldest_alive=7) == []
     assert ask(blank, "select value from meta where key = 'compatible_from'") == [("7",)]
-    if alive is None:
-        migrate_to(blank, None)
-    else:
-        alive.close()
+    with schemas.a_migrator(blank) as database:
+        assert [schemas.write(database, event.append(holder, "note")) for holder in holders] == [4] * SESSIONS
+    assert migrate_to(blank, None, 9) == [9]
+    assert ask(blank, "select value from meta where key = 'compatible_from'") == [("8",)]
+
+
+@pytest.mark.databases("sqlite")
+def test_policy_is_not_installed_beside_a_living_worker_of_schema_9(blank: str) -> None:
+    migrate_to(blank, None, 9)
+    with schemas.a_migrator(blank) as database:
+        schemas.write(database, schemas.a_worker_of(9))
+    alive = Presence(companion(Path(blank)) / "workers", "w-old")
+    with pytest.raises(SchemaMismatch, match="would break older workers that are running: w-old"):
+        open_store(blank)
+    assert version_of(blank) == 9
+    alive.close()
     with open_store(blank) as store:
         assert store.database.schema_version == KNOWN
-    assert ask(blank, "select value from meta where key = 'compatible_from'") == [("8",)]
+
+
+def test_code_of_schema_9_is_refused_once_a_policy_can_bind(blank: str) -> None:
+    migrate_to(blank, None, 10)
+    compatible_from = int(ask(blank, "select value from meta where key = 'compatible_from'")[0][0])
+    assert compatible_from == 10
+    with pytest.raises(SchemaMismatch, match="needs Perdure with schema 10; this one has 9"):
+        migrate.check(10, compatible_from, 9)
 
 
 def test_every_kind_has_a_plain_meaning_after_migration(blank: str) -> None:

@@ -8,36 +8,47 @@ import pytest
 
 from perdure.clock import SECOND
 from perdure.domain.artifact import Retention
+from perdure.domain.exemption import ExemptionScope
 from perdure.domain.lease import Holder
+from perdure.domain.notification import MOST_ATTEMPTS, ChannelKind
 from perdure.domain.restore import Cause
 from perdure.domain.schedule import Schedule
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import WorkerRecord
+from perdure.ids import new_uid
 from perdure.runtime.start.schedules import build_session
-from perdure.store.move import Move
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import (
     artifact,
     attempt,
     checkpoint,
     decision,
     event,
+    exemption,
     fact,
     inbox,
     lease,
     meta,
+    notification,
+    principal,
     queue,
     rate_limit,
+    request,
     restore,
     schedule,
+    search,
     session,
     session_end,
+    sign_in,
     task,
+    token,
     wait,
     worker,
 )
 from perdure.store.moves.session import NewSession
 from perdure.store.store import Store
 from perdure.testing import ManualClock
+from tests.runtime.support.people import as_person, register
 from tests.store.support.move_list import HOT, plain_moves
 from tests.store.support.sessions import DEFINITION, TTL, a_holder, a_session, everything
 
@@ -120,8 +131,108 @@ WORKER = WorkerRecord("w-1", "host", "boot", 1, "token", 1, 1, ["p"], 0, 0)
 # Run twice, it uses up the limit twice: later requests wait longer, as after a crash (`moves/test_rate_limit.py`).
 WASTEFUL = {"rate_limit.reserve"}
 
+
+def principals(store: Store, _: ManualClock) -> None:
+    register(store, "grace", owner="ada")
+    with as_person("ada"):
+        store.write_now(principal.put(new_uid(), "grace", by="ada", logins=["os:7"]))
+
+
+def by_an_owner(make: Callable[[], Move[Any]]) -> Scene:
+    def scene(store: Store, clock: ManualClock) -> Move[Any]:
+        principals(store, clock)
+        with as_person("ada"):
+            return make()
+
+    return scene
+
+
+def with_notification(make: Callable[[], Move[Any]], *before: Callable[[], Move[Any]]) -> Scene:
+    """A move of the outbox, after a notification was written for one channel."""
+
+    def scene(store: Store, clock: ManualClock) -> Move[Any]:
+        store.write_now(notification.put_channel("ops", ChannelKind.WEBHOOK, [], by="ada"))
+        store.write_now(notification.write_test("ops", "n-1"))
+        for earlier in before:
+            store.write_now(earlier())
+        clock.advance(hours=1)
+        return make()
+
+    return scene
+
+
+def with_token(make: Callable[[], Move[Any]]) -> Scene:
+    def scene(store: Store, clock: ManualClock) -> Move[Any]:
+        principals(store, clock)
+        with as_person("ada"):
+            store.write_now(token.create("t1", "0" * 64, "grace", by="ada", scopes=["*"]))
+            return make()
+
+    return scene
+
+
+def with_request(make: Callable[[], Move[Any]]) -> Scene:
+    def begin(tx: StoreTransaction) -> None:
+        request.insert(tx, "ada", "k", operation="o", digest="d", ids={}, is_done=False, holder="h")
+
+    def scene(store: Store, clock: ManualClock) -> Move[Any]:
+        store.write_now(Move("begin", "plain", begin))
+        return make()
+
+    return scene
+
+
+def claim_notification() -> Move[Any]:
+    return notification.claim("n-1", "ops", seen=ManualClock().now(), by="w")
+
+
+def settle_notification(attempts: int = 1) -> Move[Any]:
+    return notification.settle("n-1", "ops", by="w", attempts=attempts, error="refused")
+
+
+def erased(store: Store, clock: ManualClock) -> Move[Any]:
+    uid = a_session(store, "erased").uid
+    store.write_now(search.extend())
+    store.write_now(event.erase(uid, "ada", [1], because="asked"))
+    return search.rewrite()
+
+
+def searched(store: Store, clock: ManualClock) -> Move[Any]:
+    a_session(store, "found")
+    return search.extend()
+
+
 PLAIN: dict[str, Scene] = {
+    "notification.put_channel": lambda store, clock: notification.put_channel(
+        "ops", ChannelKind.EMAIL, ["doubt"], by="ada"
+    ),
+    "notification.remove_channel": with_notification(lambda: notification.remove_channel("ops", by="ada")),
+    "notification.write_test": with_notification(lambda: notification.write_test("ops", "n-2")),
+    "notification.claim": with_notification(claim_notification),
+    "notification.settle": with_notification(settle_notification, claim_notification),
+    "notification.retry": with_notification(
+        notification.retry, claim_notification, lambda: settle_notification(MOST_ATTEMPTS)
+    ),
+    "notification.forget": with_notification(
+        lambda: notification.forget(2**60), claim_notification, lambda: settle_notification(MOST_ATTEMPTS)
+    ),
     "attempt.report": reported,
+    "principal.put": by_an_owner(lambda: principal.put(new_uid(), "linus", by="ada", roles=["auditor"])),
+    "principal.remove": by_an_owner(lambda: principal.remove("grace", by="ada")),
+    "principal.remove_login": by_an_owner(lambda: principal.remove_login("grace", "os:7", by="ada")),
+    "request.finish": lambda store, clock: request.finish("ada", "k", operation="o", digest="d", ids={}, holder="h"),
+    "request.hold": with_request(lambda: request.hold("ada", "k", holder="h")),
+    "request.release": with_request(lambda: request.release("ada", "k", holder="h")),
+    "request.forget": lambda store, clock: request.forget(2**61),
+    "search.extend": searched,
+    "search.rewrite": erased,
+    "sign_in.begin": lambda store, clock: sign_in.begin("1" * 64, "os:1000"),
+    "sign_in.end": lambda store, clock: sign_in.end("1" * 64),
+    "token.create": by_an_owner(lambda: token.create("t1", "0" * 64, "grace", by="ada", scopes=["queue:a"])),
+    "token.rotate": with_token(lambda: token.rotate("t1", "t2", "1" * 64, by="ada", until=2**61)),
+    "token.revoke": with_token(lambda: token.revoke("t1", by="ada")),
+    "token.forget": with_token(lambda: token.forget(2**61)),
+    "token.note_use": with_token(lambda: token.note_use(["t1"])),
     "checkpoint.delete_all": with_holder(
         lambda holder: checkpoint.delete_all(),
         lambda holder: checkpoint.put(holder, number=1, codec="c", fingerprint="f", body="b"),
@@ -133,6 +244,10 @@ PLAIN: dict[str, Scene] = {
     "lease.release_named": with_lease(lease.release_named),
     "lease.renew_named": with_lease(lambda held: lease.renew_named(held, ttl=2 * TTL)),
     "queue.set_limits": lambda store, clock: queue.set_limits("builds", "ada", concurrency=3, paused=True),
+    "exemption.grant": lambda store, clock: exemption.grant("r", ExemptionScope(tool="t"), by="ada", because="x"),
+    "exemption.revoke": lambda store, clock: exemption.revoke(
+        store.write_now(exemption.grant("r", ExemptionScope(tool="t"), by="ada", because="x")).id, by="ada", because="y"
+    ),
     "rate_limit.block": block,
     "rate_limit.correct": correct,
     "rate_limit.set_limit": lambda store, clock: rate_limit.set_limit("anthropic", "ada", requests=60, tokens=1000),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
+from perdure.domain.notification import ChannelKind
 from perdure.domain.record import Record
 from perdure.domain.state import KEYS, NOT_STATE, SessionState, row_name
 from perdure.domain.wait import WaitKind
@@ -17,6 +18,7 @@ from perdure.store.moves import (
     event,
     fact,
     lease,
+    notification,
     queue,
     rate_limit,
     schedule,
@@ -105,8 +107,12 @@ def test_every_row_is_there_when_the_store_is_opened_again(target: str, clock: M
         store.write_now(rate_limit.set_limit("anthropic", "ada", requests=3))
         store.write_now(schedule.put("nightly", DEFINITION, by="ada"))
         store.write_now(HOT["effect.plan_and_dispatch"](a_holder(store)))
+        store.write_now(notification.put_channel("ops", ChannelKind.WEBHOOK, [], by="ada"))
+        store.write_now(notification.write_test("ops", "n-1"))
         before = everything(store)
-    assert [table for table, rows in before.items() if not rows] == ["approval", "vote", "restore"]
+    assert [table for table, rows in before.items() if not rows] == [
+        *("approval", "vote", "restore", "access", "feed", "search_entry"),
+    ]
     with open_store(target, clock=clock) as store:
         assert everything(store) == before
         store.read_now(event.verify, life.uid)

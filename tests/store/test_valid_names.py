@@ -116,3 +116,9 @@ def test_json_may_contain_characters_that_names_may_not(store: Store) -> None:
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ConfigError):
         open_store(address)
+
+
+def test_a_mistyped_scheme_names_the_address_of_a_service() -> None:
+    with pytest.raises(ConfigError) as raised:
+        open_store("htps://127.0.0.1:7180")
+    assert "http://127.0.0.1:PORT" in raised.value.hint

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -156,3 +157,26 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+@pytest.mark.parametrize(("fault", "there"), [("kill_before", 0), ("kill_after", 1), ("kill_replied", 1)])
+def test_sink_kills_the_client_of_one_body(sink: Sink, fault: str, there: int) -> None:
+    client = sink.run(fault)
+    client.mode(fault=fault, only={"n": 2}, delay=None)
+    code = (
+        f"import time; from perdure.testing.sink import SinkClient; c = SinkClient({client.url!r}); "
+        "c.post(None, {'n': 1}); c.post(None, {'n': 2}); time.sleep(60)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert sink.lasting(fault)['effects {"n":1}'] == 1
+    assert sink.lasting(fault)['effects {"n":2}'] == there
+
+
+def test_sink_kills_the_client_before_a_late_commit(sink: Sink) -> None:
+    client = sink.run("late")
+    client.mode(fault="kill_late", delay=None)
+    code = f"from perdure.testing.sink import SinkClient; SinkClient({client.url!r}).post(None, 7)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert not sink.lasting("late")
+    client.release()
+    wait_until(lambda: bool(sink.lasting("late")), "the request has landed")

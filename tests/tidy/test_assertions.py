@@ -7,6 +7,7 @@ from tests.tidy.source import files, parsed, relative, uses
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SURE = {"raises", "warns", "fail", "wait_for", "wait_until", "check_call", "run_state_machine_as_test"}
+SURE |= {"to_be_visible", "to_contain_text", "to_have_count", "to_have_text"}  # of a page in a browser
 SILENT = "_does_not_raise"  # the end of the name of a test that has nothing to assert
 
 

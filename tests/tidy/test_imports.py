@@ -27,6 +27,7 @@ MAY_IMPORT_BY_NAME = {
     "src/perdure/cli/__init__.py": "a command is loaded on first use, from a fixed table",
     "src/perdure/runtime/ledger/isolated_process.py": "the worker names the module of a loaded tool; rows never do",
     "src/perdure/testing/": "a sweep imports the code to kill, named by the caller; rows never name modules",
+    "src/perdure/evaluation/catalogue.py": "a workload is loaded on first use, from a fixed table",
     "src/perdure/cli/app.py": "a user names the module with programs and tools; rows never name modules",
 }
 MAY_READ_THE_TIME = {
@@ -43,11 +44,13 @@ MAY_MEASURE = {
     "src/perdure/store/databases/postgres/stall.py": "the connection to a silent server is closed",
     "src/perdure/store/writer/lock.py": "waiting for the write lock has a time limit",
     "src/perdure/testing/": "waits for real processes and sockets",
+    "src/perdure/evaluation/": "it measures",
 }
 MAY_USE_RANDOMNESS = {
     "src/perdure/ids.py": "it creates the ids",
     "src/perdure/runtime/session.py": "it names the type of s.uuid()",
     "src/perdure/runtime/calls/recorded_values.py": "it names the type of s.uuid()",
+    "src/perdure/evaluation/": "trials draw from their seed",
     "src/perdure/testing/": "ports, passwords and names of test servers",
 }
 

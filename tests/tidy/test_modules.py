@@ -23,6 +23,7 @@ ING = {
     "src/perdure/testing/": "`perdure.testing` is a public name",
     "tests/testing/": "it mirrors `perdure.testing`",
     "src/perdure/runtime/services/housekeeping": "the usual word for it",
+    "tests/runtime/services/test_housekeeping": "it mirrors `housekeeping`",
     "tests/packaging/": "packaging is the usual word for wheels",
 }
 
@@ -30,8 +31,11 @@ WORDS = 12  # in the name of a test
 LIMIT = 13  # modules in a folder of `src`
 LARGE = {
     "src/perdure/cli/commands": "one module per command",
+    "src/perdure/cli/text": "one module per kind of record that is printed",
+    "src/perdure/server/operations": "one module per noun of the service",
     "src/perdure/store/moves": "one module per noun of the store",
     "src/perdure/domain": "one module per noun",
+    "src/perdure/runtime": "the parts of the public interface, one module each",
 }
 
 

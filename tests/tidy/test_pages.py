@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -83,8 +84,8 @@ def test_readme_program_and_commands_run_as_written(tmp_path: Path) -> None:
     commands = re.findall(r"^\$ (.*)", "".join(blocks(ROOT / "README.md", "console")), re.MULTILINE)
     assert [line for line in commands if line.startswith("make ") and f"\n{line[5:]}: " not in text("Makefile")] == []
     for line in commands:
-        program, *arguments = line.split()
+        program, *arguments = shlex.split(line)
         if program == "perdure":
-            command = [Path(sys.executable).with_name(program), *arguments]
+            command = [str(Path(sys.executable).with_name(program)), *arguments]
             ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
             assert (ended.returncode, ended.stderr) == (0, ""), line

@@ -18,7 +18,7 @@ ODD = {
     r"(?<![`\"])(no|some|any|every)body(?![`\"])": "no process, no one, a user, another process; or the passive voice",
     r"who(m)?ever": "the caller, the user, the process that",
     r"(go|goes|going|went|gone) on": "continue, resume; happen",
-    r"(?<!\")letters?(?!,? (?:and |or )?digits?)": "character",
+    r"(?<!\")(?<!dead )letters?(?!,? (?:and |or )?digits?)": "character",
     r"(a|the) yes": "approval",
     r"of then": "as they were",
     r"(asks?|says?) nothing": "needs no input; does not respond",
@@ -91,6 +91,7 @@ def test_an_odd_word_is_found(line: str) -> None:
         "come often",
         "user `nobody`",
         "letters, digits",
+        "Dead letters",
     ],
 )
 def test_other_words_are_allowed(line: str) -> None:

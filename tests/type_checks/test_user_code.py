@@ -11,7 +11,7 @@ import pytest
 
 from perdure.domain import literals
 from perdure.domain.approval import ApprovalDecision
-from perdure.domain.effect import EffectState, Replay, Verdict
+from perdure.domain.effect import EffectReach, EffectState, Replay, Verdict
 from perdure.domain.inbox import InboxMode
 from perdure.domain.session import Status
 from perdure.domain.task import TaskState
@@ -38,6 +38,7 @@ def test_mypy_finds_only_the_marked_mistakes() -> None:
 
 def test_words_of_signatures_are_the_values_of_the_enums() -> None:
     assert set(get_args(literals.ReplayRule)) == set(Replay)
+    assert set(get_args(literals.ReachWord)) == set(EffectReach)
     assert set(get_args(literals.VerdictWord)) == set(Verdict)
     assert set(get_args(literals.MessageMode)) == set(InboxMode)
     assert set(get_args(literals.DecisionWord)) == {*ApprovalDecision, "waiting"}

@@ -20,7 +20,7 @@ from perdure.agent.commands.own_files import own_files, scratch_folder
 from perdure.agent.files.branch import folder_path, snapshot_folder, storage_folder
 from perdure.agent.files.session_folder import open_folder
 from perdure.agent.files.workspace import Workspace
-from perdure.agent.history.state_reader import AgentRecords, read
+from perdure.agent.history.state_reader import AgentRecords, origins_of, read
 from perdure.agent.history.transcript import RETRIED
 from perdure.agent.ledger import AgentLedger
 from perdure.agent.loop import Loop
@@ -31,7 +31,7 @@ from perdure.agent.model import Model, get_model, provider_of
 from perdure.agent.output import final_answer
 from perdure.agent.output.agent_result import AgentResult, result_of, runtime_for
 from perdure.agent.output.run_stream import run_stream
-from perdure.agent.permissions import ask_first
+from perdure.agent.permissions import ask_first, own_policy
 from perdure.agent.settings import Limits, Settings
 from perdure.agent.toolbox import AgentTool, Toolbox, ToolOptions, is_known, make_tool
 from perdure.agent.tools.builtin_tools import SHIPPED
@@ -43,6 +43,7 @@ from perdure.runtime.definitions.prompt import Prompt, prompt_content
 from perdure.runtime.definitions.tool import Tool, tool
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.ledger.policy import Intent
+from perdure.runtime.policy.objections import OwnPolicy
 from perdure.runtime.run.records import Records
 from perdure.runtime.run.run import Run
 from perdure.runtime.stream.events import StreamEvent
@@ -198,15 +199,18 @@ class Agent(Program[[Prompt, bool], T]):
             raise NotDone("Only an agent can give a task to a sub-agent; the tool cannot be called directly.")
 
         delegate.__doc__ = description or f"Let the agent {self.name} do a task, and return its answer."
-        return AgentTool(make_tool(delegate, name or self.name, replay="pure"), kind="child", program=self.name)
+        return AgentTool(
+            make_tool(delegate, name or self.name, replay="pure", reach="none"), kind="child", program=self.name
+        )
 
-    def read(self, tx: StoreTransaction, uid: str) -> Records:
-        """Everything that a run needs; effects of MCP tools are recovered before their servers are asked for tools."""
-        records = read(tx, uid)
+    @property
+    def reader(self) -> Callable[[StoreTransaction, str], Records]:
+        return read
+
+    def prepare(self, records: Records) -> None:
         for effect in records.effects.values():
             for server in self.mcp:
                 server.declare_recorded(effect.tool)
-        return records
 
     def output_reader(self, runtime: Runtime, uid: str) -> OutputReader:
         return output_reader(runtime, uid)
@@ -224,8 +228,9 @@ class Agent(Program[[Prompt, bool], T]):
         beside = storage_folder(run.runtime)
         home = None if run.records.folder is None else snapshot_folder(run.records.folder.repository, beside)
         place = None if run.records.folder is None else folder_path(run.records.folder, home)
-        made = AgentLedger(run, self.asking(run.session), settings, home)
+        made = AgentLedger(run, self.own_policy(run.session), settings, home)
         made.enter = lambda root: self.workspace(run, root, beside)
+        made.read_origins = lambda: origins_of(run.records)
         made.open_model = lambda name: self.open_model(name, given)
         made.workspace = None if place is None else made.enter(place)
         if self.mcp:
@@ -272,6 +277,9 @@ class Agent(Program[[Prompt, bool], T]):
     def asking(self, session: SessionRecord) -> Callable[[Intent], str] | None:  # noqa: ARG002 - as above
         """The agent's own policy for a session."""
         return self.policy
+
+    def own_policy(self, session: SessionRecord) -> OwnPolicy:
+        return own_policy(self.asking(session))
 
     def may(self, session: SessionRecord) -> tuple[bool, bool]:  # noqa: ARG002 - as above
         """Whether its commands may use the network, and whether they may run without a sandbox."""

@@ -12,6 +12,7 @@ from perdure.domain.effect import Effect, EffectState, Verdict
 from perdure.errors import PerdureError
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger.errors import failure
+from perdure.secrets.redaction import redact
 
 BOUND = 32_000  # characters of one result; the record has the whole
 
@@ -36,20 +37,29 @@ class CallReport(msgspec.Struct, frozen=True):
             "index": call.nth,
             "name": call.name,
             "status": self.status,
-            "content": bounded(self.text, most),
+            "content": bounded(redact(self.text), most),
         }
         if self.effect is not None:
             line["effect"] = self.effect
         if self.planner is not None:
             line["planner"] = self.planner
         if self.result is not None:
-            line |= {k: v for k, v in (("origin", self.result.origin), ("read", self.result.read)) if v}
+            about = {"origin": self.result.origin, "origins": self.result.origins, "read": self.result.read}
+            line |= {name: value for name, value in about.items() if value}
             line |= {"artifact": self.result.artifact} if self.result.artifact else {}
         return line | self.more
 
 
 def not_started(why: str) -> CallReport:
     return CallReport("not started", why)
+
+
+def with_secret(reference: str) -> CallReport:
+    """The report on a call whose arguments contained the value or the marker of a known secret."""
+    return not_started(
+        f"its arguments contain the secret {reference}, which may only be used by its reference. Give {reference} to a "
+        "tool that takes a secret, or do without it."
+    )
 
 
 def from_error(error: PerdureError) -> CallReport:

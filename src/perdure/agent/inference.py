@@ -13,19 +13,25 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from perdure.agent.history.reply_line import body_of, clean, storable_text
 from perdure.agent.history.transcript import Line, line_of
 from perdure.agent.ledger import AgentLedger
-from perdure.agent.model import Model, OnText, PartialReply, Reply, Request, ToolCall, Usage
+from perdure.agent.model import Model, OnText, PartialReply, Reply, Request, Usage
 from perdure.agent.models.request_limits import HELD, REF, RequestLimits
+from perdure.agent.permissions import permit_model
 from perdure.clock import SECOND
-from perdure.domain.effect import AttemptOutcome, Replay, idempotency_key, intent_digest
+from perdure.domain.effect import AttemptOutcome, EffectReach, Replay, idempotency_key, intent_digest
 from perdure.domain.event import Event
 from perdure.domain.wait import WaitKind
-from perdure.errors import ModelError, PerdureError
+from perdure.errors import ModelError
 from perdure.ids import decode, encode
 from perdure.runtime.description import describe
-from perdure.runtime.live_text import LiveTextWriter, RetryNotice
+from perdure.runtime.ledger.policy import ALLOWED, under
+from perdure.runtime.live_text import RetryNotice
+from perdure.runtime.live_text_writer import LiveTextWriter
 from perdure.runtime.run.interruption import Interrupted
+from perdure.runtime.telemetry.spans import chat_span
+from perdure.secrets.redaction import KNOWN, redact
 from perdure.store.moves import effect_input as intents
 from perdure.store.moves import message, wait
 from perdure.store.moves.interrupt import INTERRUPTED
@@ -34,10 +40,6 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 6
 LONGEST = 3600.0  # the longest delay that a server can ask for
 TIMEOUT = 600.0
-MAX_TEXT = 400_000  # characters
-MAX_ARGUMENTS = 1_000_000
-MAX_CALLS = 1_000
-MOST = 2**53  # tokens, or millionths of a dollar
 NAME = "model"
 CUT = "cut"  # why an interrupted answer stopped
 
@@ -54,6 +56,7 @@ class ModelCall:
         self.asked = asked
         self.waited = waited
         self.until = until
+        self.ruling = ALLOWED  # what allows it
 
     def delay(self, error: ModelError) -> float:
         """The seconds until the next attempt; raises `ModelError` when there is none."""
@@ -94,14 +97,21 @@ async def ask(
         try:
             await interruption.check()
             await limits.wait_turn(request, call, ATTEMPTS, speech)
+            call.ruling = await permit_model(ledger, model.name, call.position)
             call.asked += 1
-            reply = await _request(ledger, model, request, received)
+            with chat_span(ledger.run.session.uid, model.name, call.asked) as span:
+                reply = await _request(ledger, model, request, received)
+                if speech is not None:
+                    speech.flush()
+                usage = reply.usage
+                span.note(answered_by=reply.model or None, stop=reply.stop)
+                span.note(tokens_in=usage.tokens_in, tokens_out=usage.tokens_out)
             await limits.correct(reply.usage)
             return reply
         except Interrupted:
             raise ReplyCut(received) from None
         except ModelError as raised:
-            error = raised
+            error = _without_secrets(raised)
         await limits.heed(error)
         if not error.retry:
             raise error
@@ -135,13 +145,21 @@ async def _request(ledger: AgentLedger, model: Model, request: Request, received
         raise ModelError(f"{model.name} failed: {type(raised).__name__}: {raised}", retry=False) from None
 
 
+def _without_secrets(error: ModelError) -> ModelError:
+    """The error of a server, which may repeat what it was sent."""
+    if KNOWN.pattern is not None:
+        error.message = redact(error.message)
+        error.args = (error.message,)
+    return error
+
+
 def publisher(speech: LiveTextWriter | None) -> OnText:
     """A function that publishes each piece of the answer as live text, in the form in which it would be stored."""
 
     def on_text(text: str) -> None:
         if speech is not None and text:
             with suppress(Exception):  # a user's own model may pass something that is not text
-                speech.say(_text(text))
+                speech.say(storable_text(text))
 
     return on_text
 
@@ -179,9 +197,7 @@ async def record(ledger: AgentLedger, model: Model, reply: Reply, call: ModelCal
     result = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text), "asked": call.asked}
     reference = reply.model or model.name
     known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(result), reference=reference)
-    made = await _write(ledger, model, known, call.position, body, spent)
-    assert made is not None
-    return line_of(ledger.run.session.uid, *made, body)
+    return line_of(ledger.run.session.uid, *await _write(ledger, model, known, call, body, spent), body)
 
 
 async def record_failure(
@@ -190,9 +206,7 @@ async def record_failure(
     """Record that the model could not answer, together with the line that reports it, in one commit."""
     described = encode(decode(describe(error)) | {"asked": call.asked})
     known = intents.AttemptResult(outcome=AttemptOutcome.FAILED, error=described)
-    made = await _write(ledger, model, known, call.position, body, message.ModelUsage())
-    assert made is not None
-    return line_of(ledger.run.session.uid, *made, body)
+    return line_of(ledger.run.session.uid, *await _write(ledger, model, known, call, body, message.ModelUsage()), body)
 
 
 def cut_reply(
@@ -207,83 +221,35 @@ def cut_reply(
             outcome=AttemptOutcome.FAILED,
             error=encode({"code": INTERRUPTED, "message": "It was stopped before it answered.", "asked": call.asked}),
         )
-        return message.CutReply(*_intent(ledger, model, call.position), known, None, message.ModelUsage())
+        return message.CutReply(*_intent(ledger, model, call), known, None, message.ModelUsage())
     reply = clean(Reply(cut.text, usage=cut.usage, model=model.name))
     result = {"stop": CUT, "calls": 0, "letters": len(reply.text), "asked": call.asked}
     known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(result), reference=model.name)
     spent = message.ModelUsage(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
     body = body_of(reply) | {"stop": CUT} | more
-    return message.CutReply(*_intent(ledger, model, call.position), known, body, spent)
+    return message.CutReply(*_intent(ledger, model, call), known, body, spent)
 
 
 async def _write(
-    ledger: AgentLedger, model: Model, known: intents.AttemptResult, position: list[Any], body: dict[str, Any] | None,
+    ledger: AgentLedger, model: Model, known: intents.AttemptResult, call: ModelCall, body: dict[str, Any],
     spent: message.ModelUsage,
-) -> tuple[int, int] | None:  # fmt: skip
-    intent, dispatch = _intent(ledger, model, position)
-    return await ledger.run.write(message.record_reply(ledger.run.holder, intent, dispatch, known, body, spent))
+) -> tuple[int, int]:  # fmt: skip
+    intent, dispatch = _intent(ledger, model, call)
+    ledger.spent += spent.cost_micros
+    made = await ledger.run.write(message.record_reply(ledger.run.holder, intent, dispatch, known, body, spent))
+    assert made is not None
+    return made
 
 
-def _intent(ledger: AgentLedger, model: Model, position: list[Any]) -> tuple[intents.NewEffect, intents.Dispatch]:
+def _intent(ledger: AgentLedger, model: Model, call: ModelCall) -> tuple[intents.NewEffect, intents.Dispatch]:
     """The effect of a model call, and its attempt."""
     arguments, worker = {"model": model.name}, ledger.run.runtime.worker
-    key = idempotency_key(ledger.run.session.uid, position, NAME, arguments, 0)
+    key = idempotency_key(ledger.run.session.uid, call.position, NAME, arguments, 0)
     intent = intents.NewEffect(
-        id="e-" + key[:16], position=encode(position), generation=0, tool=NAME, replay=Replay.PURE, targets="[]",
+        id="e-" + key[:16], position=encode(call.position), generation=0, tool=NAME, replay=Replay.PURE, targets="[]",
         intent=encode(arguments), intent_digest=intent_digest(NAME, arguments, []), idempotency_key=key,
+        reach=EffectReach.MODEL,
     )  # fmt: skip
-    return intent, intents.Dispatch(worker=worker.id, process=worker.process)
-
-
-def body_of(reply: Reply) -> dict[str, Any]:
-    """A reply as a line of the transcript."""
-    line: dict[str, Any] = {"role": "assistant", "content": reply.text}
-    if reply.calls:
-        line["calls"] = [{"id": one.id, "name": one.name, "arguments": one.arguments} for one in reply.calls]
-    usage = {"tokens_in": reply.usage.tokens_in, "tokens_out": reply.usage.tokens_out}
-    line |= {"model": reply.model, "stop": reply.stop, "usage": usage | {"cost_micros": reply.usage.cost_micros}}
-    return line | ({"extra": reply.extra} if reply.extra is not None else {})
-
-
-def clean(reply: Reply) -> Reply:
-    """The reply as it can be stored: bounded, and valid text."""
-    calls = tuple(
-        ToolCall(_text(one.id)[:200], _text(one.name)[:200], _arguments(one.arguments))
-        for one in reply.calls[:MAX_CALLS]
-    )
-    text = _text(reply.text)
-    if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]}\n… {len(text) - MAX_TEXT:,} characters of this answer were not kept …"
-    spent = reply.usage
-    usage = Usage(_count(spent.tokens_in), _count(spent.tokens_out), _count(spent.cost_micros), spent.priced)
-    stop = reply.stop if reply.stop in ("end", "calls", "length", "refused") else "end"
-    return Reply(text, calls, usage, stop, _text(reply.model), _extra(reply.extra))
-
-
-def _count(given: int) -> int:
-    return min(max(given, 0), MOST)
-
-
-def _extra(given: Any) -> Any:
-    """The data that a provider expects back, if it can be stored."""
-    try:
-        return given if len(encode(given)) <= MAX_ARGUMENTS else None
-    except PerdureError:
-        return None
-
-
-def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
-    text = _text(given) if isinstance(given, str) else None
-    if text is None:
-        try:
-            text = encode(given)
-        except Exception:  # a lone surrogate, or not JSON: shown to the model as it came
-            text = _text(repr(given))
-            given = text
-    if len(text) > MAX_ARGUMENTS:
-        return text[:1000] + f"… {len(text) - 1000:,} characters of these arguments were not kept …"
-    return given if isinstance(given, dict) else text
-
-
-def _text(given: str) -> str:
-    return given.encode("utf-8", "replace").decode().replace("\0", "\N{SYMBOL FOR NULL}")
+    about: dict[str, Any] = {"policy_version": call.ruling.basis.version, "exemptions": call.ruling.exemptions}
+    dispatch = intents.Dispatch(worker=worker.id, process=worker.process, rule=call.ruling.rule, **about)
+    return under(intent, call.ruling), dispatch

@@ -17,7 +17,8 @@ from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.mcp.catalogue import Catalogue
 from perdure.agent.model import Model
-from perdure.agent.permissions import AgentPolicy
+from perdure.agent.permissions import GATE
+from perdure.agent.reach import NETWORKLESS
 from perdure.agent.settings import Settings
 from perdure.agent.toolbox import call_details, shipped
 from perdure.agent.tools.command import stop as stop_command
@@ -30,12 +31,13 @@ from perdure.runtime.definitions.tool import Tool
 from perdure.runtime.deploy.workspace import bind_workspace
 from perdure.runtime.ledger.host import ActSite, OpenDoubt, Reattachment
 from perdure.runtime.ledger.ledger import Ledger
-from perdure.runtime.ledger.policy import Intent, Ruling
+from perdure.runtime.policy.call_facts import CallSite
+from perdure.runtime.policy.objections import OwnPolicy
 from perdure.runtime.run.lineage import inherited
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import doubt, wait
+from perdure.store.moves import doubt, task, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.moves.attempt import attempts_of
@@ -45,31 +47,49 @@ from perdure.store.moves.effect_input import AttemptResult
 class AgentLedger:
     """The effects of one run of an agent: the runtime's ledger, and the agent as its host (`runtime.ledger.host`)."""
 
-    def __init__(self, run: Run, policy: Callable[[Intent], str] | None, settings: Settings, home: Path | None) -> None:
+    def __init__(self, run: Run, policy: OwnPolicy, settings: Settings, home: Path | None) -> None:
         self.run = run
+        self.own_policy: OwnPolicy | None = policy
+        self.gate = GATE
         self.effects = Ledger(run, self)
         self.settings = settings
         self.home = home  # the folder of the snapshots, if there is one
         self.workspace: Workspace | None = None
         self.mcp: Catalogue | None = None
         self.enter: Callable[[Path], Workspace]
+        self.read_origins: Callable[[], tuple[str, ...]]
         self.open_model: Callable[[str], Model]
-        self.origins: tuple[str, ...] = ()
-        self._policy = AgentPolicy(run, policy)
+        self.task_id: str | None = None  # the active task of its plan
+        self._knows_task = False
+        self.spent = run.session.cost_micros  # with what this run has spent
         self._uid = run.session.uid
         # Whether an effect may be in doubt. Only a holder can put one in doubt, so False is certain.
         self.in_doubt = any(one.doubted_at is not None for one in run.records.effects.values())
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Where what the session has read comes from, with what the task of a sub-agent may be made of."""
+        return self.read_origins()
 
     async def perform(
         self, tool: Tool[..., Any], arguments: dict[str, Any], position: list[Any], there: Effect | None
     ) -> Effect:
         """Do one call until it is settled: a new effect, an unfinished one of this session, or one of its lineage."""
+        if not self._knows_task:
+            self.task_id, self._knows_task = await self.run.read(task.active, self._uid), True
+        try:
+            return await self._perform(tool, arguments, position, there)
+        finally:
+            self._knows_task &= not tool.wants_log  # such a tool may have changed the plan
+
+    async def _perform(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], position: list[Any], there: Effect | None
+    ) -> Effect:
         if there is not None and there.session_uid != self._uid:
             there = await inherited(self.run, there)
         if tool.replay is not Replay.PURE and self.workspace is not None:
             await bind_workspace(self.run, self.workspace.root)
         if there is None:
-            await self._policy.refresh()
             return await self.effects.begin(tool, arguments, position, None)
         if there.session_uid != self._uid:
             return there
@@ -78,8 +98,13 @@ class AgentLedger:
             return await self.effects.begin(tool, arguments, position, None, generation=generation)
         return await self.effects.recovery.drive(tool, there)
 
-    def rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
-        return self._policy.rule(tool, arguments, self.origins)
+    def call_site(self, tool: Tool[..., Any]) -> CallSite:
+        """What is known of a call for the policy: the folder, and the sandbox that it would run in now."""
+        place, level = self.workspace, self._level_of(tool.name)
+        return CallSite(
+            folder=None if place is None else place.root, sandbox=level, network=_network(place, level),
+            model=self.settings.model.name, origins=self.origins, cost=self.spent,
+        )  # fmt: skip
 
     async def details_for_approval(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> dict[str, Any] | None:
         if self.workspace is None:
@@ -94,13 +119,17 @@ class AgentLedger:
         offered = shipped(tool.name)
         if offered is None:
             return ActSite(enter=enter)
-        level = None
-        if offered.level is not None and self.workspace is not None:
-            try:
-                level = str(offered.level(self.workspace))
-            except NotDone:  # there is no sandbox; the act itself reports that
-                level = "none"
-        return ActSite(level, enter, source_of)
+        return ActSite(self._level_of(tool.name), enter, source_of)
+
+    def _level_of(self, name: str) -> str | None:
+        """The sandbox that a shipped tool uses in this folder."""
+        offered = shipped(name)
+        if offered is None or offered.level is None or self.workspace is None:
+            return None
+        try:
+            return str(offered.level(self.workspace))
+        except NotDone:  # there is no sandbox; the act itself reports that
+            return "none"
 
     async def reattach(self, tool: Tool[..., Any], effect: Effect) -> Reattachment | None:
         """Find a command that outlived its worker; its outcome is known, so it is not in doubt."""
@@ -153,6 +182,11 @@ class AgentLedger:
             return self.run.runtime.values.get(effect.result, effect.artifact)
         except PerdureError as error:  # it happened all the same
             return encode(f"It happened, but its result can no longer be read: {error.message}")
+
+
+def _network(place: Workspace | None, level: str | None) -> bool | None:
+    """Whether a command can reach the network; only one sandbox has no way to it."""
+    return None if place is None or level is None else place.network or level != NETWORKLESS
 
 
 def doubts(tx: StoreTransaction, uid: str) -> list[Wait]:

@@ -21,6 +21,7 @@ from perdure.agent.call_report import bounded, of_effect
 from perdure.agent.files.session_folder import branch_note, perform
 from perdure.agent.history import catch_up, compaction, context
 from perdure.agent.history.inbox import InboxState, mode_of, read_inbox
+from perdure.agent.history.reply_line import body_of
 from perdure.agent.history.state_reader import FINGERPRINT, AgentRecords
 from perdure.agent.history.transcript import CODEC, Line, line_of
 from perdure.agent.ledger import AgentLedger, doubts
@@ -33,9 +34,10 @@ from perdure.domain.effect import Effect, EffectState
 from perdure.domain.fact import Fact
 from perdure.errors import ModelError, Suspended
 from perdure.runtime.ledger.host import OpenDoubt
-from perdure.runtime.live_text import LiveTextWriter
+from perdure.runtime.live_text_writer import LiveTextWriter
 from perdure.runtime.recovery.recovery import tool_of
 from perdure.runtime.run.lineage import newest, wake_branches
+from perdure.secrets.redaction import redact_value
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import checkpoint, message
 from perdure.store.moves import effect as effects
@@ -210,7 +212,7 @@ class Loop:
                 except inference.ReplyCut as cut:
                     await self._end_turn(cut=inference.cut_reply(self.ledger, model, cut, call, self._worked()))
                     return
-                body = inference.body_of(reply) | self._worked()
+                body = body_of(reply) | self._worked()
                 self._add(await inference.record(self.ledger, model, reply, call, body))
         except ModelError as error:
             if error.details.get("too_long") and await self._compact(refused=True):
@@ -295,6 +297,7 @@ class Loop:
         return {"worked": worked}
 
     async def _say(self, *bodies: dict[str, Any], claims: Sequence[ArtifactClaim] = ()) -> None:
+        bodies = tuple(body if body["role"] == "user" else redact_value(body) for body in bodies)
         with self.run.active():
             written = await self.run.write(message.append_lines(self.run.holder, bodies, claims))
         for (number, at), body in zip(written, bodies, strict=True):

@@ -31,11 +31,15 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A tool call that a model requests. `arguments` is a mapping, or the raw text if that was not a JSON object."""
+    """A tool call that a model requests. `arguments` is a mapping, or the raw text if that was not a JSON object.
+
+    `secret` is the reference of a known secret that was in the arguments, and was replaced: such a call is refused.
+    """
 
     id: str
     name: str
     arguments: dict[str, Any] | str
+    secret: str | None = None
 
 
 class TurnFile(msgspec.Struct, frozen=True, omit_defaults=True):

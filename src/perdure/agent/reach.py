@@ -1,8 +1,8 @@
 """Reach: whether an effect left this machine, as far as its record shows.
 
 The answer comes from the record and not from loaded code, so it is the same in every process. A tool that ships is
-known by its name. For a user's tool only the replay rule is recorded: `pure` and `joint` declare that nothing happens
-outside, and any other rule means that something may.
+known by its name. A user's tool that was declared with a `reach` below `outside` stays here, and so does one with the
+replay rule `pure` or `joint`; with any other, something may happen outside.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from perdure.domain.effect import Effect, EffectState, Replay
+from perdure.domain.effect import Effect, EffectReach, EffectState, Replay
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session as sessions
 from perdure.store.moves.attempt import attempts_of
@@ -25,6 +25,7 @@ class Reach(StrEnum):
 
 
 COMMAND, MODEL = "run_command", "model"
+HERE = (EffectReach.NONE, EffectReach.WORKSPACE, EffectReach.MACHINE)
 STORED_AGENT = "agent"  # the program of the command line: whether it may use the network is in its arguments
 NETWORKLESS = "bubblewrap"  # the sandbox without a way to the network or to sockets of services
 SHIPPED = {
@@ -45,7 +46,8 @@ def of(tx: StoreTransaction, effect: Effect) -> Reach:
     """Whether this effect left the machine."""
     declared = SHIPPED.get(effect.tool)
     if declared is None:
-        declared = Reach.NO if effect.replay in (Replay.PURE, Replay.JOINT) else Reach.MAYBE
+        stays = effect.replay in (Replay.PURE, Replay.JOINT) or effect.reach in HERE
+        declared = Reach.NO if stays else Reach.MAYBE
     if declared is Reach.NO or _was_not_done(effect):
         return Reach.NO
     if effect.tool == COMMAND and _had_no_network(tx, effect):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.agent.agent import CONTEXT, DEFAULT_TOOLS, INSTRUCTIONS, Agent, limits_from
 from perdure.agent.model import Model, get_model, provider_of
-from perdure.agent.permissions import ask_first
+from perdure.agent.permissions import AskFirst
 from perdure.agent.settings import Settings
 from perdure.agent.toolbox import Toolbox, is_known
 from perdure.domain.session import SessionRecord
@@ -51,8 +51,7 @@ class StoredAgent(Agent[str]):
         return next((name for name in session.arguments.get("tools") or () if not is_known(name)), None)
 
     def asking(self, session: SessionRecord) -> Callable[[Intent], str]:
-        allowed = frozenset(session.arguments.get("allow") or ())
-        return lambda intent: "allow" if intent.tool in allowed else ask_first(intent)
+        return AskFirst(frozenset(session.arguments.get("allow") or ()))
 
     def may(self, session: SessionRecord) -> tuple[bool, bool]:
         return bool(session.arguments.get("network")), bool(session.arguments.get("unsandboxed"))

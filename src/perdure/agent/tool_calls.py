@@ -18,6 +18,7 @@ from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import OpenCall, State, words
 from perdure.agent.ledger import AgentLedger, doubts, line_of_effects
 from perdure.agent.output import final_answer
+from perdure.agent.permissions import permit_secrets
 from perdure.agent.toolbox import AgentTool
 from perdure.domain.effect import SETTLED, Effect, EffectState, Replay
 from perdure.domain.session import SessionRecord
@@ -58,7 +59,6 @@ class ToolCalls:
 
     async def see_through(self, calls: list[OpenCall]) -> tuple[list[dict[str, Any]], list[ArtifactClaim]]:
         """Do them; returns what the model is told of each, in order, and the bytes that these lines name."""
-        self.ledger.origins = tuple(self.state.origins)
         line = calls[0].line
         uid, self._there = self.run.session.uid, {}
         if line.uid != uid or line.number <= self._before:  # otherwise none of them can have begun
@@ -130,6 +130,8 @@ class ToolCalls:
         if offered is None:
             names = ", ".join(self.settings.toolbox.names)
             return call_report.not_started(f"there is no tool {call.name[:80]!r}; there are: {names}.")
+        if call.secret is not None:
+            return call_report.with_secret(call.secret)
         try:
             if offered.prepare is None:
                 tool, arguments = self._prepared(offered, call)
@@ -183,7 +185,9 @@ class ToolCalls:
             if offered.prepare is not None:
                 arguments = offered.prepare(dict(arguments), self._known)
             tool = offered.tool if offered.pick is None else offered.pick(arguments)
-        return tool, tool.signature.bind((), arguments)
+        bound = tool.signature.bind((), arguments)
+        permit_secrets(tool, bound)
+        return tool, bound
 
     def _position(self, call: OpenCall) -> list[Any]:
         return ["call", call.line.uid, call.line.number, call.nth]
@@ -237,7 +241,7 @@ class ToolCalls:
                 there = await run.runtime.driver.run_child(run, bound, name, id, None, inherited)
             except Interrupted as stop:
                 return CallReport("unknown", f"{stop} The sub-agent {name} was told to stop, and has not ended yet.")
-        return await run.read(_told_of_child, there, run.runtime.values)
+        return _told_of_child(there, run.runtime.values, *await run.read(_child_of, there))
 
     def _claim(self, told: CallReport) -> ArtifactClaim | None:
         named = told.result.artifact if told.result is not None else None
@@ -275,12 +279,15 @@ def _line_of_waits(tx: StoreTransaction, session: SessionRecord, prefix: str, po
         session = sessions.get(tx, session.forked_from)
 
 
-def _told_of_child(tx: StoreTransaction, there: Wait, values: Values) -> CallReport:
+def _child_of(tx: StoreTransaction, there: Wait) -> tuple[str, dict[str, Any], list[str]]:
+    """The id of a sub-agent, what it used, and what it has read."""
+    child = sessions.get(tx, there.ref or "")
+    return child.id, msgspec.to_builtins(message.total_usage(tx, child)), list(state_of(tx, child)[0].origins)
+
+
+def _told_of_child(there: Wait, values: Values, id: str, used: dict[str, Any], read: list[str]) -> CallReport:
     """What a sub-agent answered, with what it used and what it has read."""
-    answer, child = there.answer, sessions.get(tx, there.ref or "")
-    used = msgspec.to_builtins(message.total_usage(tx, child))
-    read = state_of(tx, child)[0].origins
-    more = {"usage": used, "origin": f"agent:{child.id}", "origins": read}
+    answer, more = there.answer, {"usage": used, "origin": f"agent:{id}", "origins": read}
     if answer["status"] == "done":
         return call_report.done(words(values.get_whole(answer["result"])), **more)
     return CallReport("failed", f"the sub-agent {answer['id']} is {answer['status']}: {answer['error']}", more=more)

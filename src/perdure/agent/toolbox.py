@@ -37,6 +37,7 @@ class ToolOptions(TypedDict, total=False):
     leases: Sequence[str]
     gate: Gate | None
     isolate: str | None
+    reach: str
 
 
 _INVALID = re.compile(r"[^A-Za-z0-9_-]")  # characters that a provider refuses in a tool's name
@@ -73,7 +74,7 @@ def make_tool(function: Callable[..., Any], name: str, **declared: Any) -> Tool[
     """A tool that no user declares: it is not registered, and its rule has the defaults of the decorator."""
     rule = {
         "replay": "escalate", "inflight": "30s", "timeout": None, "retry": 3, "key_ttl": None, "safe_errors": (),
-        "targets": (), "leases": (), "gate": None, "isolate": None,
+        "targets": (), "leases": (), "gate": None, "isolate": None, "reach": "outside",
     }  # fmt: skip
     return Tool(function, name, **rule | declared)
 

@@ -12,9 +12,11 @@ bytes that are missing. Every read checks the digest.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
+from typing import BinaryIO
 
 from perdure import faults
 from perdure.domain.artifact import Artifact, Retention
@@ -26,6 +28,7 @@ from perdure.store.moves import artifact, session
 from perdure.store.store import Store
 
 CHUNK = 1 << 20
+CHECKED = 10_000  # files whose digest is not checked again
 
 
 class Directory:
@@ -34,6 +37,7 @@ class Directory:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._temporary = folder / "temp"
+        self._checked: dict[str, tuple[int, ...]] = {}  # the files whose digest was found right, as they were then
 
     def put(self, content: bytes | Iterable[bytes]) -> tuple[str, int]:
         """Store bytes and return their digest and size. Bytes that are stored already are not written again."""
@@ -90,6 +94,26 @@ class Directory:
             raise NotFound(f"Artifact {name[:12]} is not here.") from None
         if hashing.hexdigest() != name:
             raise Damaged(f"Artifact {name[:12]} does not match its digest.")
+
+    def open_checked(self, name: str) -> tuple[BinaryIO, int]:
+        """The open file and its size. The digest is checked when this process first opens it, and after a change."""
+        try:
+            file = self._path(name).open("rb")
+        except FileNotFoundError:
+            raise NotFound(f"Artifact {name[:12]} is not here.") from None
+        try:
+            found = os.fstat(file.fileno())
+            state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            if self._checked.get(name) != state:
+                if file_digest(file, "sha256").hexdigest() != name:
+                    raise Damaged(f"Artifact {name[:12]} does not match its digest.")
+                if len(self._checked) >= CHECKED:
+                    self._checked.clear()
+                self._checked[name] = state
+        except BaseException:
+            file.close()
+            raise
+        return file, found.st_size
 
     def has(self, name: str) -> bool:
         return self._path(name).is_file()

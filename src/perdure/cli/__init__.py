@@ -26,6 +26,7 @@ GROUPS = {
         "demo": "Kill an agent mid-task and resume it: nothing lost, nothing done twice. Needs no key and no server.",
         "run": "Run a program or an agent as a session, until it ends or needs a person.",
         "ls": "List sessions: those that need a person, then those that run, then the rest.",
+        "search": "Search what sessions said and did: titles, prompts, messages, decisions and outputs.",
         "show": "Show a session: its state, what it waits for and what to type, its effects, its events.",
         "brief": "Print a handover summary of a session.",
         "attach": "Watch a session from its start and then live, answer its questions, and send it messages.",
@@ -51,6 +52,7 @@ GROUPS = {
         "approvals": "List pending approvals, the longest wait first.",
         "approve": "Approve the exact call that an approval is bound to.",
         "deny": "Deny the call that an approval is bound to.",
+        "withdraw": "Withdraw an approval before its effect is dispatched.",
         "settle": "Record the outcome of an effect in doubt, and how you know it.",
         "undo": "Undo an effect with the undo function of its tool.",
     },
@@ -63,10 +65,11 @@ GROUPS = {
         "artifacts": "List artifacts of one session or of all, the newest first.",
         "export": "Export a session as a bundle, as a copy or as a move.",
         "import": "Import a bundle: a copy runs beside its original, a move continues in its place.",
+        "audit": "List the questions of auditors, and answer them.",
         "verify": "Check that the log of one session, or of all, is complete and unchanged.",
     },
     "Operations": {
-        "serve": "Run workers and services for a store, and restart those that fail.",
+        "serve": "Run workers and services for a store, answer requests over HTTP, and restart what fails.",
         "tree": "Show the processes that run a store, as their supervisors see them.",
         "top": "Show processes, queues and stuck sessions, live.",
         "worker": "Run sessions that are ready, until it is stopped.",
@@ -74,6 +77,13 @@ GROUPS = {
         "schedules": "List schedules with their next tick, and what the last one did.",
         "limits": "List the limits of model providers, which all workers share.",
         "doctor": "Check the health of the store, which guarantees hold, and what to do.",
+        "principals": "List the people and programs of the store, with their roles and logins.",
+        "notifications": "List notifications, the newest first.",
+        "token": "List the tokens of the service, the newest first.",
+        "policy": "Show the policy: who set it, whether it is frozen, and its text.",
+        "exemptions": "List exemptions from rules of the policy, the newest first.",
+        "roles": "Show the roles of a PostgreSQL store and whether they are in force, or make them.",
+        "evaluate": "Measure what Perdure and other designs keep under kills and contention, and write a report.",
         "migrate": "Bring the store's schema up to date.",
         "restores": "List restores: when the store was set back to an earlier state, and who released each.",
         "prune": "Remove snapshots that no session refers to, and folders of branches that have ended.",
@@ -142,7 +152,7 @@ class Commands(click.Group):
 def shared_options() -> list[click.Parameter]:
     """The options of every command, which may also be given before its name."""
     return [
-        click.Option(["--store"], metavar="ADDRESS", help="Address of the store: a path, files:DIR, postgresql://…"),
+        click.Option(["--store"], metavar="ADDRESS", help="The store: a path, files:DIR, postgresql://…, https://…"),
         click.Option(["--json"], is_flag=True, help="Print JSON: one object, or one object per line for a list."),
         click.Option(
             ["--app"], metavar="MODULE", multiple=True, help="Load programs and tools from a module or a .py file."
@@ -225,7 +235,9 @@ def unexpected(error: Exception) -> PerdureError:
     if os.environ.get(DEBUG):
         import traceback
 
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        from perdure.secrets.mask import mask
+
+        click.echo(mask("".join(traceback.format_exception(error))), err=True, nl=False)
     if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
         return StoreUnavailable(f"{error.strerror}: {os.fsdecode(error.filename)}.")
     detail = str(error).strip().rstrip(".") or "no message"

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterable
 from importlib import import_module, util
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from perdure.errors import ConfigError
@@ -36,6 +37,23 @@ def load_apps(names: Iterable[str]) -> None:
                 import_module(name)
         except (Exception, SystemExit) as error:
             raise _import_error(name, error) from error
+
+
+def check_apps(names: Iterable[str]) -> None:
+    """Refuse what is no file and no module, without running code: a supervisor imports none."""
+    for name in names:
+        if name.endswith(".py"):
+            if not (path := Path(name).absolute()).is_file():
+                raise _import_error(name, FileNotFoundError(f"{path} does not exist"))
+        elif not _is_found(top := name.partition(".")[0]):
+            raise _import_error(name, ModuleNotFoundError(f"No module named {top!r}"))
+
+
+def _is_found(module: str) -> bool:
+    try:
+        return (util.find_spec(module) or PathFinder.find_spec(module, [str(Path.cwd())])) is not None
+    except (ImportError, ValueError):  # an odd name: the import says what is wrong with it
+        return True
 
 
 def _load_file(path: Path) -> None:

@@ -18,10 +18,12 @@ OWN = {"agent", MERGE_PROGRAM, rewind_folder.name}  # started by a prompt, a mer
 NAMED = 12  # programs that an error message lists
 
 
-def find_program(name: str) -> Program[..., Any]:
-    """A program that is loaded. The error lists the loaded programs."""
+def find_program(name: str, *, elsewhere: bool = False) -> Program[..., Any]:
+    """A program that is loaded, or with `elsewhere` one of a service. The error lists the loaded programs."""
     if name in PROGRAMS:
         return PROGRAMS[name]
+    if elsewhere and name.isidentifier():
+        return ProgramElsewhere(name)
     loaded = sorted(PROGRAMS.keys() - OWN)
     more = f" and {len(loaded) - NAMED} more" if len(loaded) > NAMED else ""
     names = f"Loaded programs: {', '.join(loaded[:NAMED])}{more}." if loaded else "No program is loaded."
@@ -32,9 +34,21 @@ def find_program(name: str) -> Program[..., Any]:
     raise ProgramUnknown(f"There is no program or agent {name!r}. {names}", hint=hint)
 
 
+class ProgramElsewhere(Program[..., Any]):
+    """A program that only the workers of a service have: they check its arguments."""
+
+    def __init__(self, name: str) -> None:
+        async def declared(_: Any) -> Any:
+            raise ProgramUnknown(f"No program named {name} is loaded here.")
+
+        super().__init__(declared, name)
+
+
 def bind_program(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:
     """The program with its arguments, validated."""
     values = parse_arguments(program, given)
+    if isinstance(program, ProgramElsewhere):
+        return Bound(program, values)
     try:
         return Bound(program, program.signature.bind((), values))
     except ConfigError as error:

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from perdure.cli import PIPE_CLOSED, shared_options
+from perdure.secrets.mask import mask
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -100,7 +101,7 @@ class Shell:
         from perdure.cli.app import load_apps, split_names
 
         load_apps(self.app or split_names(self.settings.get("app", "")))
-        for name in {"environment", "readable"} & self.settings.keys():  # the sandbox reads them from the environment
+        for name in {"environment", "readable", "secrets"} & self.settings.keys():  # they are read there
             os.environ[f"PERDURE_{name.upper()}"] = self.settings[name]
 
     def echo_rich(self, *parts: RenderableType) -> None:
@@ -112,19 +113,19 @@ class Shell:
         with _output(), console.capture() as output:
             for part in parts:
                 console.print(part, soft_wrap=isinstance(part, str))
-        _print("\n".join(line.rstrip() for line in output.get().splitlines()), color=True)
+        _print(mask("\n".join(line.rstrip() for line in output.get().splitlines())), color=True)
 
     def echo(self, *lines: str) -> None:
         """Print plain lines, which may be styled with `click.style`. Faster than `echo_rich`."""
         coloured = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         for line in lines:
-            _print(line, color=coloured)
+            _print(mask(line), color=coloured)
 
     def note(self, line: str) -> None:
         """Print a remark on standard error, beside the result."""
         if not self.json:
             with _output(sys.stderr):
-                click.echo(line, err=True)
+                click.echo(mask(line), err=True)
 
     def echo_json(self, value: Any) -> None:
         """Print one JSON object on one line."""
@@ -264,11 +265,14 @@ def command(run: Callable[..., int | None]) -> click.Command:
     def invoke(
         store: str | None, json: bool, app: tuple[str, ...], verbose: bool, by: str | None = None, **options: Any
     ) -> int:
-        from perdure.cli.log import show_log
+        from perdure.cli.log import report_telemetry, show_log
+        from perdure.cli.remote.supported import check_supported
 
         inside = click.get_current_context().find_object(Shell)  # of a command that is typed at a conversation
         if inside is None:
             show_log(verbose=verbose, json=json)
+            report_telemetry()
+            check_supported(click.get_current_context(), store)
         given = {"store": store, "app": app, "by": by, **options}
         for one in made.params:
             _check(f"The argument {one.opts[0]}", given.get(one.name or ""))

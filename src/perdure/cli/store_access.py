@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from perdure.cli.shell import Shell
-from perdure.cli.text.plain import safe, span
+from perdure.cli.text.plain import safe
+from perdure.clock import span
+from perdure.config import is_service
 from perdure.domain.effect import Effect
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Liveness
@@ -15,13 +17,14 @@ from perdure.errors import NotFound, SchemaMismatch
 from perdure.store import migrate
 from perdure.store.inspection import read_access
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import event, session
+from perdure.store.moves import access, event, session
 
 if TYPE_CHECKING:  # `ls` and `show` must start fast, and do without the runtime
     from perdure.runtime.runtime import Runtime
     from perdure.runtime.workers.liveness import WorkerLocks
 
 T = TypeVar("T")
+MANY = 1_000_000
 
 
 @contextmanager
@@ -32,13 +35,42 @@ def read_store(shell: Shell) -> Iterator[StoreTransaction]:
 
 
 @contextmanager
+def read_logged(
+    shell: Shell, action: str, find: Callable[[StoreTransaction], tuple[str | None, str | None]]
+) -> Iterator[StoreTransaction]:
+    """The same, for what the policy may log: `find` tells the session and what of it is read.
+
+    The store is closed before the read is logged, because a store of text files is open in one process only.
+    """
+    with read_store(shell) as tx:
+        if not access.is_logged(tx, action):
+            yield tx
+            return
+        uid, subject = find(tx)
+    run_with_runtime(shell, lambda runtime: runtime.store.write(access.note(action, uid, subject=subject)))
+    with read_store(shell) as tx:
+        yield tx
+
+
+def transcript_of(id: str) -> Callable[[StoreTransaction], tuple[str | None, str | None]]:
+    """The session whose transcript is read."""
+    return lambda tx: (session.find(tx, id).uid, None)
+
+
+@contextmanager
 def inspect_store(shell: Shell) -> Iterator[read_access.StoreReader]:
     """The same, with what is known from outside the store."""
+    if is_service(shell.store):
+        from perdure.cli.remote.access import inspect_service
+
+        with inspect_service(shell) as mirrored:
+            yield mirrored
+        return
     place = read_access.locate_store(shell.store)
     with read_access.read_store(place) as found:
         properties = read_access.properties(found.tx)
         if not properties:
-            raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first session creates it.")
+            raise NotFound(f"{place.shown} holds no Perdure store.", hint=read_access.ABSENT)
         version, compatible = int(properties["schema_version"]), int(properties["compatible_from"])
         steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite")
         migrate.check(version, compatible, len(steps))
@@ -62,6 +94,10 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
 
     if shell.run_inside is not None:
         return cast(T, shell.run_inside(work))
+    if is_service(shell.store):
+        from perdure.cli.remote.access import run_on_service
+
+        return run_on_service(shell, work)
     if not create:
         with read_store(shell):
             pass
@@ -69,12 +105,36 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
     async def main() -> T:
         artifacts, lease = shell.settings.get("artifacts"), shell.settings.get("lease", LEASE)
         async with open_runtime(
-            shell.store, by=shell.by, connections=shell.connections, artifacts=artifacts, lease=lease
+            shell.store,
+            by=shell.by,
+            connections=shell.connections,
+            artifacts=artifacts,
+            lease=lease,
+            notifications=shell.settings.get("notifications"),
         ) as runtime:
             runtime.worker_about |= announced_settings(shell)
             return await work(runtime)
 
     return asyncio.run(main())
+
+
+def read_list(
+    shell: Shell,
+    local: Callable[[StoreTransaction], list[T]],
+    remote: Callable[[Runtime], AsyncIterator[T]],
+    most: int | None = None,
+) -> tuple[list[T], int]:
+    """A list of records and the time, of the store or of a service."""
+    if not is_service(shell.store):
+        with read_store(shell) as tx:
+            return local(tx), tx.now
+
+    async def work(runtime: Runtime) -> tuple[list[T], int]:
+        from perdure.cli.remote.loader import first
+
+        return await first(remote(runtime), most or MANY), runtime.store.clock.now()
+
+    return run_with_runtime(shell, work)
 
 
 def announced_settings(shell: Shell) -> dict[str, Any]:
@@ -84,7 +144,9 @@ def announced_settings(shell: Shell) -> dict[str, Any]:
 
 
 def load_arguments(shell: Shell, effect: Effect) -> Effect:
-    """An effect with its arguments, which are in the artifact folder when they are large."""
+    """An effect with its arguments, which are in the artifact folder when they are large; a service has added them."""
+    if is_service(shell.store):
+        return effect
     from perdure.runtime.run.large_values import folder_of, opened
 
     return opened(effect, folder_of(read_access.locate_store(shell.store).folder, shell.settings.get("artifacts")))
@@ -137,6 +199,8 @@ def describe_lease(tx: StoreTransaction, shell: Shell, uid: str, *, wanted: bool
 
 def lost_sessions(tx: StoreTransaction, shell: Shell, found: Iterable[SessionRecord]) -> set[str]:
     """The uids of running sessions whose process on this machine has died. No one else can tell that for sure."""
+    if is_service(shell.store):
+        return set()  # its processes are on another machine
     running = {one.uid: one.lease_holder for one in found if one.status == "running" and one.lease_holder is not None}
     dead = _dead(tx, worker_locks(shell, tx), set(running.values())) if running else set()
     return {uid for uid, holder in running.items() if holder in dead}

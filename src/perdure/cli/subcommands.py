@@ -12,20 +12,26 @@ import click
 
 from perdure.cli import did_you_mean
 from perdure.cli.shell import CompletedText
+from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
 class ListingCommand(click.Command):
-    """A listing with subcommands. `record` is the command for any other first word, such as `perdure effects ID`."""
+    """A listing with subcommands. `record` is the command for any other first word, such as `perdure effects ID`.
+
+    `listed` is what the subcommands are, if the listing names them.
+    """
 
     def __init__(
-        self, listing: click.Command, subcommands: dict[str, click.Command], record: click.Command | None = None
-    ) -> None:
+        self, listing: click.Command, subcommands: dict[str, click.Command], record: click.Command | None = None,
+        listed: str = "subcommand",
+    ) -> None:  # fmt: skip
         super().__init__(name=listing.name, callback=listing.callback, params=listing.params, help=listing.help)
         self.subcommands = subcommands
         self.record = record
+        self.listed = listed
         self.takes_word = record is not None or any(isinstance(one, click.Argument) for one in self.params)
         for one in self.params:
             if isinstance(one, click.Argument) and isinstance(one.type, CompletedText):
@@ -42,9 +48,11 @@ class ListingCommand(click.Command):
         if self.record is not None and word is not None:
             return self.record.make_context(info_name, args, parent, **extra)
         if word is not None and not self.takes_word and parent is not None and not parent.resilient_parsing:
-            click.Context(self, parent, info_name).fail(
-                f"`perdure {info_name}` has no subcommand {word!r}.{did_you_mean(word, self.subcommands)}"
-            )
+            near = did_you_mean(word, self.subcommands)
+            if self.listed != "subcommand":
+                hint = f"`perdure {info_name}` lists the {self.listed}s."
+                raise ConfigError(f"There is no {self.listed} {word!r}.{near}", hint=hint)
+            click.Context(self, parent, info_name).fail(f"`perdure {info_name}` has no subcommand {word!r}.{near}")
         return super().make_context(info_name, args, parent, **extra)
 
     def _first_word(self, args: list[str]) -> int | None:

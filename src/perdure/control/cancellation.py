@@ -31,10 +31,10 @@ class Cancellation(msgspec.Struct, frozen=True):
 
 async def interrupt_session(runtime: Runtime, name: str, *, by: str) -> SessionView:
     """Request that a session stops now, and wait a moment for it."""
-    return await _await_stop(runtime, await runtime.interrupt(name, by=by))
+    return await wait_for_stop(runtime, await runtime.interrupt(name, by=by))
 
 
-async def _await_stop(runtime: Runtime, view: SessionView) -> SessionView:
+async def wait_for_stop(runtime: Runtime, view: SessionView) -> SessionView:
     """The session when it has stopped, or after `PATIENCE` seconds: it may be in an act that cannot be stopped."""
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
@@ -50,7 +50,7 @@ async def cancel_session(runtime: Runtime, name: str, *, by: str, now: bool = Fa
     """Request the end of a session and of its children; with `now`, stop what they do, and wait a moment for it."""
     found = await runtime.cancel(name, by=by, now=now)
     if now and found.status == Status.RUNNING:
-        found = await _await_stop(runtime, found)
+        found = await wait_for_stop(runtime, found)
     unsettled = await runtime.store.read(doubt.unfinished, found.uid)
     ended = found.forked_from is not None and found.status == "cancelled"
     is_held = found.lease_holder is not None and await runtime.requests.dead_holder(found) is None

@@ -16,6 +16,11 @@ from typing import IO, TYPE_CHECKING
 
 from perdure.agent.files.branch import storage_folder
 from perdure.control import receipts
+from perdure.control.audit import head
+from perdure.control.audit.head import AuditHead
+from perdure.control.audit.head_check import HeadReport, compare
+from perdure.control.audit.report import gather
+from perdure.control.audit.report_page import page
 from perdure.control.branches import files, in_place_rewind, merge, prune, rewind
 from perdure.control.branches.files import FileDiff
 from perdure.control.branches.in_place_rewind import InPlaceRewind, RewindPlan
@@ -25,13 +30,16 @@ from perdure.control.branches.rewind import RewindResult
 from perdure.control.brief import Brief, make_brief
 from perdure.control.doctor.examination import diagnose
 from perdure.control.doctor.report import DoctorReport
+from perdure.control.roles import RoleReport, apply_roles, examine_roles
 from perdure.control.session_files import ImportedSession, export_session, import_session, parse_size
 from perdure.control.verification import Verification, verify_sessions
 from perdure.domain.permission import NAMES
+from perdure.durable import write_whole
 from perdure.errors import ConfigError
 from perdure.interchange.export import Exported
 from perdure.interchange.import_ import open_checked
-from perdure.interchange.signing_keys import signing_key
+from perdure.interchange.signing_keys import require, signer_of, signing_key
+from perdure.runtime.audit import Moment, read_range
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
 
@@ -55,6 +63,7 @@ class Operations:
         key = signing_key() if sign else None  # before anything is sealed
         most = parse_size(str(max_files_size))
         found = await self._store.read(session.find, name)
+        await self._runtime.queries.access.note("export", found.uid, detail="move" if move else "copy")
 
         async def write(path: Path) -> Exported:
             return await export_session(
@@ -73,7 +82,7 @@ class Operations:
 
     async def import_(
         self, source: Place, *, id: str | None, take_back: bool, keep: Collection[str] | None, signed_by: str | None,
-        into: str | Path | None, files: bool, by: str | None,
+        into: str | Path | None, files: bool, keep_owner: bool, by: str | None,
     ) -> ImportedSession:  # fmt: skip
         with ExitStack() as opened:
             path = await asyncio.to_thread(opened.enter_context, _as_path(source))
@@ -81,6 +90,7 @@ class Operations:
             own = NAMES if receipts.has(bundle.digest) else ()
             return await import_session(
                 self._runtime, bundle, by=by or self._runtime.by, id=id, take_back=take_back, files=files,
+                keep_owner=keep_owner,
                 keep=own if keep is None else check_permissions(keep),
                 into=None if into is None else _absolute(into),
             )  # fmt: skip
@@ -98,21 +108,53 @@ class Operations:
         return await in_place_rewind.rewind_in_place(self._runtime, plan)
 
     async def diff(self, name: str, *, first: int | None, last: int | None, parent: bool, stat: bool) -> FileDiff:
+        uid = (await self._store.read(session.find, name)).uid
+        await self._runtime.queries.access.note("artifact", uid, subject="diff")
         return await files.diff(self._runtime, name, first=first, last=last, parent=parent, stat=stat)
 
     async def brief(self, name: str) -> Brief:
         beside = storage_folder(self._runtime)
+        uid = (await self._store.read(session.find, name)).uid
+        await self._runtime.queries.access.note("transcript", uid, detail="brief")
 
         def read(tx: StoreTransaction) -> Brief:
             return make_brief(tx, session.find(tx, name), beside)
 
         return await self._store.read(read)
 
-    async def prune(self, *, ended: str | float | None, plan: bool) -> PruneReport:
-        return await prune.prune_all(self._runtime, ended=ended, plan=plan)
+    async def prune(
+        self, *, ended: str | float | None, access: str | float | None, plan: bool
+    ) -> PruneReport:  # fmt: skip
+        return await prune.prune_all(self._runtime, ended=ended, access=access, plan=plan)
 
     async def verify(self, name: str | None) -> Verification:
         return await self._store.read(verify_sessions, name, lambda _: None)
+
+    async def audit_head(self, to: str | Path | None, *, sign: bool, by: str | None) -> AuditHead:
+        name = by or self._runtime.by
+        made = await self._store.read(head.take, signing_key() if sign else None, name)
+        if to is not None:
+            await asyncio.to_thread(write_whole, _absolute(to), made.file())
+            await self._store.write(head.record(made, by=name))
+        return made
+
+    async def audit_verify(self, against: str | Path, *, signed_by: str | None) -> HeadReport:
+        kept = await asyncio.to_thread(head.read, _absolute(against))
+        if signed_by is not None:
+            require(signer_of(kept.signature), signed_by, "head")
+        return await self._store.read(compare, kept)
+
+    async def audit_report(self, since: Moment, until: Moment) -> str:
+        span = read_range(since, until, self._store.clock.now())
+        return page(await self._store.read(gather, span))
+
+    async def roles(self) -> RoleReport:
+        if self._store.database.dialect != "postgres":
+            raise ConfigError(f"{self._store.target} has no roles.", hint="Roles need a store on PostgreSQL.")
+        return await self._store.read(examine_roles)
+
+    async def apply_roles(self, prefix: str | None) -> RoleReport:
+        return await asyncio.to_thread(apply_roles, self._store.target, prefix)
 
     async def doctor(self, *, deep: bool) -> DoctorReport:
         return await asyncio.to_thread(diagnose, self._store.target, deep=deep)

@@ -35,6 +35,7 @@ from perdure.interchange.export import Exported, export
 from perdure.interchange.import_ import CheckedBundle, Imported
 from perdure.interchange.session_files import PackedFiles, SessionFiles
 from perdure.interchange.signature import SigningKey
+from perdure.runtime.policy.repository_policy import look_at
 from perdure.runtime.runtime import Runtime
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session as sessions
@@ -98,7 +99,7 @@ class ImportedSession(msgspec.Struct, frozen=True):
 
 async def import_session(
     runtime: Runtime, bundle: CheckedBundle, *, by: str, id: str | None = None, take_back: bool = False,
-    keep: Collection[str] = (), into: Path | None = None, files: bool = True,
+    keep: Collection[str] = (), into: Path | None = None, files: bool = True, keep_owner: bool = False,
 ) -> ImportedSession:  # fmt: skip
     """Take a checked bundle into the store, with its files.
 
@@ -117,7 +118,8 @@ async def import_session(
             _take_files(runtime, bundle, about, place, is_new)
         imported = bundle.into(
             runtime.store, by=by, id=id, take_back=take_back, artifacts=runtime.values.directory, keep=keep,
-            folder=None if place is None else str(place),
+            folder=None if place is None else str(place), keep_owner=keep_owner,
+            place=None if place is None else look_at(str(place)),
         )  # fmt: skip
         return ImportedSession(imported, about, None if place is None else str(place), is_new)
 

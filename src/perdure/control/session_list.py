@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from perdure.domain.session import SessionRecord
-from perdure.domain.text import content_text
+from perdure.domain.session_search import has_text
 from perdure.errors import NotFound
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
@@ -40,22 +40,16 @@ def search_sessions(
     tx: StoreTransaction, text: str, *, limit: int, damaged: list[DamagedRow], **filters: Any
 ) -> list[SessionRecord]:
     """Sessions with a text in their id, title or prompt, ignoring case; those that need a person first."""
-    wanted = text.casefold()
     found: list[SessionRecord] = []
     before: SessionRecord | None = None
     while len(found) < limit:
         page = session.page(tx, limit=PAGE, before=before, damaged=damaged, **filters)
-        found += [one for one in page if any(wanted in field.casefold() for field in _searched_fields(one))]
+        found += [one for one in page if has_text(one, text)]
         if len(page) < PAGE:
             break
         before = page[-1]
     needing = {one.uid for one in session.waiting_for_person(tx, limit=PAGE, damaged=[])}
     return sorted(found[:limit], key=lambda one: one.uid not in needing)
-
-
-def _searched_fields(one: SessionRecord) -> list[str]:
-    prompt = one.arguments.get("prompt") if isinstance(one.arguments, dict) else None
-    return [one.id, one.title or "", content_text(prompt) or ""]
 
 
 def newest_unfinished(tx: StoreTransaction, repository: str | None = None) -> SessionRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any, ClassVar
 
 from perdure.domain.record import Record
 
@@ -23,6 +24,8 @@ class ApprovalDecision(StrEnum):
 class Approval(Record, frozen=True):
     """A row of `approval`, bound to one intent digest and consumed by one effect."""
 
+    json_columns: ClassVar[frozenset[str]] = frozenset({"conditions", "requested_by"})
+
     session_uid: str
     id: str
     effect_id: str
@@ -36,6 +39,13 @@ class Approval(Record, frozen=True):
     asked_at: int
     decided_at: int | None
     consumed_by: str | None
+    conditions: Any = None
+    requested_by: Any = None
+    escalate_at: int | None = None
+    escalated_at: int | None = None
+    withdrawn_at: int | None = None
+    withdrawn_by: str | None = None
+    withdrawn_because: str | None = None
 
 
 class Vote(Record, frozen=True):
@@ -47,3 +57,5 @@ class Vote(Record, frozen=True):
     decision: str
     rationale: str
     at: int
+    identity: str | None = None
+    principal_uid: str | None = None

@@ -58,6 +58,16 @@ class Replay(StrEnum):
     JOINT = "joint"
 
 
+class EffectReach(StrEnum):
+    """How far an effect reaches: the record only, a model, the session's folder, this machine, or beyond it."""
+
+    NONE = "none"
+    MODEL = "model"
+    WORKSPACE = "workspace"
+    MACHINE = "machine"
+    OUTSIDE = "outside"
+
+
 class AttemptOutcome(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
@@ -121,6 +131,7 @@ class Effect(Record, frozen=True):
     inflight: int | None
     key_ttl: int | None
     retry: int | None
+    reach: str | None = None  # how far its tool reaches; null in rows that are older than the column
 
 
 class Attempt(Record, frozen=True):
@@ -148,6 +159,8 @@ class Attempt(Record, frozen=True):
     ended_boot: str | None = None
     heartbeat_at: int | None = None  # when its tool last reported that it is still running
     progress: str | None = None  # what it reported
+    policy_version: str = "0"  # the policy it was dispatched under; 0: none was set
+    rule: str | None = None  # the rule of that policy that decided
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Literal
 
 ReplayRule = Literal["pure", "idempotent", "probe", "compensate", "escalate", "joint"]
 PolicyAnswer = Literal["allow", "ask", "deny"]
+ReachWord = Literal["none", "model", "workspace", "machine", "outside"]
 MessageMode = Literal["queue", "steer"]
 VerdictWord = Literal["happened", "absent", "abandon"]
 DecisionWord = Literal["approved", "denied", "expired", "waiting"]  # `waiting`: not decided yet
@@ -29,6 +30,11 @@ WaitWord = Literal[
     "quarantine",
     "slot",
     "workspace",
+    "budget",
 ]
+ArchivedWord = Literal["with", "without", "only"]
+RememberWord = Literal["once", "this", "tool"]
 OverlapWord = Literal["skip", "queue", "cancel"]
 CatchUpWord = Literal["all", "last", "none"]
+NotificationWord = Literal["pending", "sent", "failed"]
+ProfileName = Literal["default", "read-only", "workspace", "full"]

@@ -3,17 +3,13 @@
 They are given by the person who starts a session, on the machine where it runs. A session that comes from elsewhere
 has none of them: its row and its log were written by the maker of the bundle.
 
-With an approval, a person may also allow the same call, or every call of its tool, in this session. Such a permission
-is a fact in a scope of its own, with who granted it, when and why. It replaces only the question of an agent's own
-policy, never a gate of a tool or the policy of the runtime. A branch is another session, and asks again.
+What a person allows with an approval is an exemption (`domain.exemption`).
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any
 
-from perdure.domain.effect import Effect
 from perdure.domain.record import same_json
 
 PROGRAM = "agent"  # the agent of the command line keeps its permissions in its arguments
@@ -22,29 +18,6 @@ REPOSITORY = "repository"
 APPROVALS = "approvals"  # the answers of people to effects that are not settled
 NAMES = (*ARGUMENTS, APPROVALS, REPOSITORY)
 LARGE = ":artifact"  # arguments that are kept as an artifact have this one key
-
-
-class PermissionWidth(StrEnum):
-    """What an approval covers: this effect, exactly this call again in this session, or its tool in this session."""
-
-    ONCE = "once"
-    THIS = "this"
-    TOOL = "tool"
-
-
-def permission_scope(uid: str) -> str:
-    """The scope of the facts that are the permissions of a session."""
-    return f"allowed:{uid}"
-
-
-def call_key(intent_digest: str) -> str:
-    """The key of the permission for exactly one call."""
-    return f"intent:{intent_digest}"
-
-
-def permission_key(width: PermissionWidth, effect: Effect) -> str:
-    """The key of the permission that an approval of this effect grants."""
-    return effect.tool if width is PermissionWidth.TOOL else call_key(effect.intent_digest)
 
 
 def granted(program: str, arguments: Any, repository: str | None) -> dict[str, Any]:

@@ -47,5 +47,6 @@ class QueueView(Record, frozen=True):
     ready: int = 0
     running: int = 0
     slot: int = 0  # sessions that wait for a slot
+    waiting: int = 0  # sessions that wait for something else, of at most 20,000 in all queues
     failed: int = 0  # failed sessions without a retry left that are not archived
     oldest_ready_at: int | None = None  # since when the longest wait of the next sessions lasts

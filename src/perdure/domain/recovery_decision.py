@@ -263,14 +263,17 @@ def is_due(decision: RecoveryDecision, now: int) -> bool:
     return dispatches and (decision.not_before is None or decision.not_before <= now)
 
 
+NOT_ALLOWED = "It was begun without an approval that is required now."
+
+
 def permit(effect: Effect, decision: RecoveryDecision, gate: GateFinding, held: str | None = None) -> RecoveryDecision:
     """What policy, gate and leases make of a dispatch that is due. `held` says which lease another effect holds.
 
-    An effect that was dispatched without an approval which is required now is in doubt; it does not run again.
+    An effect that was dispatched without what is required now is in doubt; it does not run again.
     """
-    if effect.position[0] != "undo" and gate.answer != "allow":
-        if effect.state == EffectState.DISPATCHED and effect.approval_id is None:
-            return RecoveryDecision(Action.ASK, f"It was begun without an approval. {gate.why}")
+    if gate.answer != "allow":
+        if effect.state == EffectState.DISPATCHED and (gate.answer == "deny" or gate.must_ask):
+            return RecoveryDecision(Action.ASK, f"{NOT_ALLOWED} {gate.why}")
         if effect.state == EffectState.PLANNED and gate.answer == "deny":
             return RecoveryDecision(Action.REFUSE, gate.why)
         if effect.state == EffectState.PLANNED and gate.must_ask:

@@ -90,3 +90,4 @@ class SessionRecord(Record, frozen=True):
     slot_since: int | None = None  # it was ready, and now waits for a slot
     schedule_uid: str | None = None
     scheduled_at: int | None = None  # the tick of the schedule that started it
+    repository_id: str | None = None  # by its remote or its first commit, so that clones of one repository are one

@@ -13,7 +13,8 @@ needs them, directly after or between its own characters:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
@@ -37,11 +38,26 @@ def visible(text: str, *, keep: str = "") -> str:
     """The text with everything escaped that is not seen, but for the characters to keep."""
     if text.isprintable() and not _BLANK.search(text):
         return text
+    return "".join(_escape(part) if is_hidden else part for part, is_hidden in parts(text, keep=keep))
+
+
+def parts(text: str, *, keep: str = "") -> Iterator[tuple[str, bool]]:
+    """The text in parts: runs of characters that are seen, and runs of those that are not."""
+    rest = text
+    for one in keep:
+        rest = rest.replace(one, "")
+    if rest.isprintable() and not _BLANK.search(rest):  # nearly every text; looking at each character is slow
+        if text:
+            yield text, False
+        return
     needed = {place for found in _NEEDED.finditer(text) for place in range(*found.span()) if _follows(text, found)}
-    return "".join(
-        one if place in needed or one in keep or (one.isprintable() and not _BLANK.match(one)) else _escape(one)
-        for place, one in enumerate(text)
-    )
+
+    def is_hidden(place: int) -> bool:
+        one = text[place]
+        return not (place in needed or one in keep or (one.isprintable() and not _BLANK.match(one)))
+
+    for hidden, places in groupby(range(len(text)), is_hidden):
+        yield "".join(text[place] for place in places), hidden
 
 
 def content_text(content: Any) -> str | None:
@@ -68,5 +84,5 @@ def _follows(text: str, found: re.Match[str]) -> bool:
     return not _BLANK.match(text[found.start() - 1])
 
 
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def _escape(text: str) -> str:
+    return text.encode("unicode_escape").decode()

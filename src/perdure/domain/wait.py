@@ -22,6 +22,7 @@ class WaitKind(StrEnum):
     QUARANTINE = "quarantine"
     SLOT = "slot"
     WORKSPACE = "workspace"
+    BUDGET = "budget"
 
 
 FOR_A_PERSON = frozenset(
@@ -34,6 +35,7 @@ FOR_A_PERSON = frozenset(
         WaitKind.POLICY,
         WaitKind.QUARANTINE,
         WaitKind.WORKSPACE,
+        WaitKind.BUDGET,
     }
 )
 

@@ -15,7 +15,7 @@ only shows who made the bundle.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,9 @@ from perdure.interchange.signing_keys import Signer, require, signer_of
 from perdure.interchange.unpack import BundleLimits, BundleReader, open_bundle
 from perdure.store.statements import RECORDS
 from perdure.store.store import Store
+from perdure.store.transfer.arrival import ImportResult, SessionImport
 from perdure.store.transfer.session_export import TABLES, Columns, StoredSession
-from perdure.store.transfer.session_import import ImportResult, SessionImport, import_sessions, set_folder
+from perdure.store.transfer.session_import import import_sessions, set_folder
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,10 +154,12 @@ class CheckedBundle:
     def into(
         self, store: Store, *, by: str, id: str | None = None, take_back: bool = False,
         artifacts: Artifacts | None = None, keep: Collection[str] = (), folder: str | None = None,
+        place: Mapping[str, Any] | None = None, keep_owner: bool = False,
     ) -> Imported:  # fmt: skip
         """Take it into a store: artifacts first, then every row in one transaction.
 
-        `folder` is where its sessions work here, if they worked in a folder.
+        `folder` is where its sessions work here, if they worked in a folder, and `place` what is known of its
+        repository. Who imports owns the session, unless the bundle's owner is kept.
         """
         manifest, found = self._bundle.manifest, self.permissions
         dropped = {name: value for name, value in found.items() if name not in keep}
@@ -170,12 +173,12 @@ class CheckedBundle:
             line=line, source=manifest.store, copy_uid=manifest.copy, exported_at=manifest.created_at, id=id,
             take_back=take_back, keep_approvals=APPROVALS in keep,
             reduced={name: decode(one) if name == "arguments" else one for name, one in changed.items()},
-            signed_by=_noted(self.signer),
+            signed_by=_noted(self.signer), place=place or {}, keeps_owner=keep_owner,
         )  # fmt: skip
         arrived = _take_in(store, arrival, by)
         if folder is not None and not arrived.changed:
             uids = [arrived.session.uid, *(kept.uid for kept in line)]
-            arrived = store.write_now(set_folder(uids, folder, by=by))
+            arrived = store.write_now(set_folder(uids, folder, place or {}, by=by))
         if not arrived.voided:
             dropped.pop(APPROVALS, None)
         return Imported(

@@ -54,10 +54,14 @@ class SigningKey:
 
     def sign(self, manifest_digest: str, name: str) -> bytes:
         """The signature file of the bundle whose manifest has this digest."""
-        check_maker(name)
-        signature = self._private.sign(_message(self.public, manifest_digest, name)).hex()
-        made = BundleSignature(ALGORITHM, self.public, name, signature)
+        made = self.attest(DOMAIN, manifest_digest, name)
         return msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n"
+
+    def attest(self, domain: str, digest: str, name: str) -> BundleSignature:
+        """Sign a digest. The domain says of what: a signature is valid for nothing else."""
+        check_maker(name)
+        signature = self._private.sign(_message(domain, self.public, digest, name)).hex()
+        return BundleSignature(ALGORITHM, self.public, name, signature)
 
 
 def check_maker(name: str) -> None:
@@ -71,12 +75,20 @@ def verified(content: bytes, manifest_digest: str) -> BundleSignature:
     """Read the signature file of a bundle; refuse one that is not right for the manifest with this digest."""
     try:
         found = msgspec.json.decode(content, type=BundleSignature)
-        signature, name = bytes.fromhex(found.signature), found.name
-        message = _message(found.key, manifest_digest, name)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BundleInvalid(f"The signature of the bundle cannot be read: {error}.") from None
-    if found.algorithm != ALGORITHM or not PUBLIC_KEY.match(found.key) or not 1 <= len(name) <= LONGEST_NAME:
-        raise BundleInvalid("The signature of the bundle is not of a kind that this version of Perdure knows.")
+    check_signature(found, DOMAIN, manifest_digest, "the bundle")
+    return found
+
+
+def check_signature(found: BundleSignature, domain: str, digest: str, thing: str) -> None:
+    """Refuse a signature that is not right for this digest."""
+    try:
+        signature, message = bytes.fromhex(found.signature), _message(domain, found.key, digest, found.name)
+    except ValueError as error:
+        raise BundleInvalid(f"The signature of {thing} cannot be read: {error}.") from None
+    if found.algorithm != ALGORITHM or not PUBLIC_KEY.match(found.key) or not 1 <= len(found.name) <= LONGEST_NAME:
+        raise BundleInvalid(f"The signature of {thing} is not of a kind that this version of Perdure knows.")
     public = _ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(found.key))
     from cryptography.exceptions import InvalidSignature
 
@@ -84,15 +96,14 @@ def verified(content: bytes, manifest_digest: str) -> BundleSignature:
         public.verify(signature, message)
     except InvalidSignature:
         raise BundleInvalid(
-            "The signature of the bundle is wrong: the bundle was changed, or the signature belongs to another one.",
-            hint="Get the bundle again from its maker.",
+            f"The signature of {thing} is wrong: {thing} was changed, or the signature belongs to another one.",
+            hint="Get it again from its maker.",
         ) from None
-    return found
 
 
-def _message(key: str, manifest_digest: str, name: str) -> bytes:
+def _message(domain: str, key: str, digest: str, name: str) -> bytes:
     """What is signed. Only the name, which comes last, has no fixed form."""
-    return "\n".join((DOMAIN, key, manifest_digest, name)).encode()
+    return "\n".join((domain, key, digest, name)).encode()
 
 
 def _ed25519() -> Any:
@@ -100,6 +111,6 @@ def _ed25519() -> Any:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
         raise ConfigError(
-            "Signatures of bundles need a package that is not installed.", hint="Run `pip install 'perdure[sign]'`."
+            "Signatures need a package that is not installed.", hint="Run `pip install 'perdure[sign]'`."
         ) from None
     return ed25519

@@ -64,8 +64,8 @@ def signer_of(signature: BundleSignature | None) -> Signer:
     return Signer(state=state, name=name, key=signature.key, claimed_name=signature.name)
 
 
-def require(signer: Signer, name: str) -> None:
-    """Refuse a bundle that was not signed by this name, or by any name that the user knows."""
+def require(signer: Signer, name: str, thing: str = "bundle") -> None:
+    """Refuse what was not signed by this name, or by any name that the user knows."""
     if name not in (ANY_KNOWN, ME) and name not in known_keys().values():
         raise NotFound(f"No key is known by the name {name!r}.", hint=f"`perdure keys add {name} KEY` adds one.")
     if signer.name is not None and name in (signer.name, ANY_KNOWN):
@@ -77,7 +77,7 @@ def require(signer: Signer, name: str) -> None:
     )  # fmt: skip
     wanted = "a key that you know" if name == ANY_KNOWN else f"the key of {name}"
     raise BundleInvalid(
-        f"The bundle is {found}, and must be signed by {wanted}.", hint="`perdure keys` lists the keys that you know."
+        f"The {thing} is {found}, and must be signed by {wanted}.", hint="`perdure keys` lists the keys that you know."
     )
 
 

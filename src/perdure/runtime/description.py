@@ -14,6 +14,7 @@ from typing import Any
 
 from perdure.errors import PerdureError
 from perdure.ids import encode, storable
+from perdure.secrets.redaction import redact
 
 MESSAGE_LIMIT = 4000
 NAME_LIMIT = 200
@@ -23,9 +24,9 @@ _BASE = BaseException.__dict__
 
 
 def short_text(value: Any, limit: int) -> str:
-    """A value as text that every database can keep, and not longer than `limit`."""
+    """A value as text that every database can keep, not longer than `limit`, and without known secrets."""
     try:
-        text = value if type(value) is str else str.__str__(str(value))
+        text = redact(value if type(value) is str else str.__str__(str(value)))  # before it is cut
         return storable(text if len(text) <= limit else text[: limit - 1] + "…")
     except BaseException:
         return f"(a {type_name(value)} that cannot be shown)"
@@ -81,7 +82,8 @@ def _line_of(error: BaseException, function: Callable[..., Any]) -> str | None:
 def _traceback(error: BaseException) -> str | None:
     """The end of the traceback: where it was raised is nearer to the cause than where it began."""
     try:
-        text = "".join(traceback.format_exception(type(error), error, _BASE["__traceback__"].__get__(error)))
+        lines = traceback.format_exception(type(error), error, _BASE["__traceback__"].__get__(error))
+        text = redact("".join(lines))
     except BaseException:
         return None
     cut = text if len(text) <= TRACEBACK_LIMIT else "…" + text[-TRACEBACK_LIMIT:]

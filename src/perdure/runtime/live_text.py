@@ -10,6 +10,8 @@ The header names the event that the text follows, so a watcher never shows a pie
 shown whole. A watcher tests the lock, so it shows nothing that a dead worker left. Errors here are ignored: then there
 is no live text, and the message comes whole. A crash leaves at most one file for each session, which the next call of
 that session or the next worker removes.
+
+On PostgreSQL a watcher may be on another machine. While there is one, the worker also sends the text (`broadcast`).
 """
 
 from __future__ import annotations
@@ -18,15 +20,12 @@ import codecs
 import fcntl
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.ids import new_uid
 from perdure.process import open_for_parent
 from perdure.runtime.workers.private_folder import runtime_folder
 from perdure.store.moves import meta
@@ -34,7 +33,8 @@ from perdure.store.store import Store
 from perdure.store.writer.lock import present_names
 
 if TYPE_CHECKING:
-    from perdure.runtime.run.run import Run
+    from perdure.runtime.broadcast.link import LiveTextLink
+    from perdure.runtime.broadcast.receiver import RemoteReader
 
 MOST = 1 << 20  # bytes of one answer; the rest is shown when it is recorded
 POLL_INTERVAL = 0.05  # seconds between two looks of a watcher
@@ -87,6 +87,16 @@ class LiveText:
         store_id = self._store.read_now(meta.get, "store_id")
         return None if store_id is None else runtime_folder() / store_id / "live"
 
+    @cached_property
+    def link(self) -> LiveTextLink | None:
+        """The way to other machines; None where there are none, or nothing can be received."""
+        messages = self._store.messages
+        if messages is None or not messages.can_receive or self.folder is None:
+            return None
+        from perdure.runtime.broadcast.link import LiveTextLink
+
+        return LiveTextLink(messages, self.folder)
+
     def begin(self, uid: str, head: LiveTextHeader) -> LiveTextFile | None:
         if self.folder is None:
             return None
@@ -130,71 +140,12 @@ class LiveTextFile:
             os.close(self._file)
 
 
-class LiveTextWriter:
-    """Publishes an answer while the model writes it: to a watcher in this process, then to those in others.
-
-    Used as a context manager around the model call and its record: on exit without an error, the answer is recorded.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._head: LiveTextHeader | None = None
-        self._file: LiveTextFile | None = None
-
-    def say(self, text: str) -> None:
-        """Publish one more piece; the first one begins the call."""
-        if self._head is None or self._head.retry is not None:
-            self._begin(LiveTextHeader(new_uid(), self._run.holder.cursor), text)
-        else:
-            self._tell(self._head, text)
-        with suppress(Exception):
-            if self._file is not None:
-                self._file.append(text)
-
-    def wait(self, retry: RetryNotice) -> None:
-        """The model is asked again later; the output so far will not be recorded."""
-        self._begin(LiveTextHeader(new_uid(), self._run.holder.cursor, retry), "")
-
-    def _begin(self, head: LiveTextHeader, text: str) -> None:
-        self._over(recorded=False)
-        self._head = head
-        self._tell(head, text)
-        with suppress(Exception):
-            self._file = self._run.runtime.live_text.begin(self._run.session.uid, head)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over(recorded=error is None)
-        if error is None:
-            with suppress(Exception):
-                self._run.runtime.live_text.sweep()
-
-    def _tell(self, head: LiveTextHeader, text: str, *, broke_off: bool = False) -> None:
-        runtime = self._run.runtime
-        for listener in [*filter(None, [runtime.on_delta]), *runtime.live_text.listeners]:
-            with suppress(Exception):
-                listener(Delta(self._run.session.uid, head.call, head.after, text, broke_off, head.retry))
-
-    def _over(self, *, recorded: bool) -> None:
-        head, self._head = self._head, None
-        file, self._file = self._file, None
-        if head is not None and head.retry is not None:
-            recorded = True  # there was no text that could break off
-        elif head is not None and not recorded:
-            self._tell(head, "", broke_off=True)
-        if file is not None:
-            with suppress(Exception):
-                file.close(recorded=recorded)
-
-
 class LiveTextReader:
-    """Reads the live text of one session from its worker, in any process of this machine. Poll it often."""
+    """Reads the live text of one session from its worker, on this machine or another one. Poll it often."""
 
     def __init__(self, deltas: LiveText, uid: str) -> None:
+        self._live = deltas
+        self._remote: RemoteReader | None = None
         self._path = None if deltas.folder is None else deltas.folder / uid
         self._uid = uid
         self._file: int | None = None
@@ -204,13 +155,22 @@ class LiveTextReader:
 
     def poll(self) -> list[Delta]:
         """The pieces that came since the last time."""
+        if self._remote is None and self._live.link is not None:
+            self._remote = self._live.link.receiver.watch(self._uid)
+        elsewhere = [] if self._remote is None else self._remote.poll()
         try:
-            return self._begin() if self._file is None else self._read_on(self._file)
+            return elsewhere + (self._begin() if self._file is None else self._read_on(self._file))
         except OSError:
-            self.close()
-            return []
+            self._close_file()
+            return elsewhere
 
     def close(self) -> None:
+        self._close_file()
+        if self._remote is not None and self._live.link is not None:
+            self._live.link.receiver.leave(self._uid, self._remote)
+            self._remote = None
+
+    def _close_file(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -226,7 +186,7 @@ class LiveTextReader:
         except (msgspec.DecodeError, UnicodeDecodeError):
             newline = b""
         if not newline or os.fstat(self._file).st_uid != os.geteuid() or not self._is_written(self._file):
-            self.close()
+            self._close_file()
             return []
         self._text.reset()
         self._room = MOST
@@ -240,7 +200,7 @@ class LiveTextReader:
         if not is_written:
             if os.fstat(file).st_nlink:
                 said.append(Delta(self._uid, self._head.call, self._head.after, broke_off=True))
-            self.close()
+            self._close_file()
         return said
 
     def _decode(self, data: bytes) -> list[Delta]:

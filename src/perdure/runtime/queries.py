@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 
+from perdure.artifacts.directory import Directory
 from perdure.clock import format_time
 from perdure.domain.approval import Approval
 from perdure.domain.artifact import Artifact
@@ -14,11 +16,13 @@ from perdure.domain.effect import Attempt, Effect
 from perdure.domain.event import Event
 from perdure.domain.fact import Fact
 from perdure.domain.session import SessionRecord
+from perdure.domain.session_search import ARCHIVED, has_text
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task
 from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.domain.worker import Liveness, WorkerRecord
-from perdure.errors import NotFound
+from perdure.errors import ConfigError, NotFound
+from perdure.runtime.access_log import AccessLog
 from perdure.runtime.effect_details import EffectDetails, read_details, with_artifacts
 from perdure.runtime.ledger.attempt_registry import liveness_here
 from perdure.runtime.ledger.policy import Policy
@@ -30,6 +34,8 @@ from perdure.store.moves import approval, artifact, decision, event, fact, task,
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
+
+T = TypeVar("T")
 
 MANY = 1_000_000
 
@@ -69,6 +75,7 @@ class Queries:
         self._store = store
         self._policy = policy
         self._values = values
+        self.access = AccessLog(store)
 
     async def get(self, name: str) -> SessionView:
         """A session by its id or a prefix of it, with its open waits."""
@@ -88,19 +95,21 @@ class Queries:
     async def state_at(self, name: str, number: int | None = None) -> SessionState:
         """Time travel: the state of a session after event `number`."""
         session = await self._store.read(sessions.find, name)
+        await self.access.note("transcript", session.uid)
         return await self._store.read(event.state_at, session.uid, number)
 
     async def sessions(
-        self, *, status: str | None = None, waiting_for: str | None = None, owner: str | None = None,
-        repository: str | None = None,
-    ) -> AsyncIterator[SessionRecord]:  # fmt: skip
+        self, filters: Mapping[str, str | None], archived: str, search: str | None
+    ) -> AsyncIterator[SessionRecord]:
         """Sessions, the most recently changed first."""
+        if archived not in ARCHIVED:
+            raise ConfigError(f"{archived!r:.80} is not one of {', '.join(ARCHIVED)}.")
         before: SessionRecord | None = None
-        while page := await self._store.read(
-            sessions.page, status=status, waiting_for=waiting_for, owner=owner, repository=repository, before=before
-        ):
+        given: dict[str, Any] = {**filters, "archived": ARCHIVED[archived]}
+        while page := await self._store.read(sessions.page, **given, before=before):
             for before in page:
-                yield before
+                if not search or has_text(before, search):
+                    yield before
 
     async def workers(self) -> AsyncIterator[WorkerRecord]:
         """The workers and supervisors that are registered, the most recently seen first."""
@@ -110,6 +119,7 @@ class Queries:
     async def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
         """A session's events; with `follow`, each new one as it comes."""
         session = await self._store.read(sessions.find, name)
+        await self.access.note("transcript", session.uid)
         if follow:
             async for line in self._store.follow(session.uid, after):
                 yield line
@@ -121,12 +131,21 @@ class Queries:
 
     async def effects(
         self, *, session: str | None = None, state: str | None = None, tool: str | None = None,
-        in_doubt: bool = False, since: int = 0,
+        in_doubt: bool = False, since: int = 0, target: str | None = None, reach: str | None = None,
     ) -> AsyncIterator[Effect]:  # fmt: skip
         """Effects, the newest first."""
         uid, before = await self._uid(session), None
+        await self.access.note("transcript", uid, subject="effects")
         while page := await self._store.read(
-            effects.listing, uid=uid, state=state, tool=tool, in_doubt=in_doubt, since=since, before=before
+            effects.listing,
+            uid=uid,
+            state=state,
+            tool=tool,
+            in_doubt=in_doubt,
+            since=since,
+            target=target,
+            reach=reach,
+            before=before,
         ):
             for before in page:
                 yield self._values.shown(before)
@@ -134,6 +153,7 @@ class Queries:
     async def effect(self, effect_id: str, *, session: str | None = None) -> EffectDetails:
         """One effect with its attempts, its result and its whole output."""
         found = await self._store.read(read_details, effect_id, session)
+        await self.access.note("transcript", found.effect.session_uid, subject=found.effect.id)
         return await asyncio.to_thread(with_artifacts, found, self._artifact_folder)
 
     async def artifacts(self, *, session: str | None = None) -> AsyncIterator[Artifact]:
@@ -144,9 +164,20 @@ class Queries:
     async def artifact(self, digest: str) -> bytes:
         """The bytes of an artifact, given by its digest or a unique prefix, checked against the digest."""
         name = await self._store.read(artifact.find_digest, digest)
+        directory = await self._look_at_artifact(name)
+        return await asyncio.to_thread(directory.get, name)
+
+    async def open_artifact(self, name: str) -> tuple[BinaryIO, int]:
+        """The file of an artifact, given by its whole digest, and its size. The digest is checked once per file."""
+        directory = await self._look_at_artifact(name)
+        return await asyncio.to_thread(directory.open_checked, name)
+
+    async def _look_at_artifact(self, name: str) -> Directory:
+        """The folder that has it, after the read was logged."""
         if self._values.directory is None:
             raise NotFound(f"Artifact {name[:12]} is not here: this store has no folder for artifacts.")
-        return await asyncio.to_thread(self._values.directory.get, name)
+        await self.access.note("artifact", None, subject=name)
+        return self._values.directory
 
     @property
     def _artifact_folder(self) -> Path | None:
@@ -179,3 +210,10 @@ class Queries:
 
     async def _uid(self, name: str | None) -> str | None:
         return None if name is None else (await self._store.read(sessions.find, name)).uid
+
+
+def find_in(
+    tx: StoreTransaction, find: Callable[[StoreTransaction, str, str | None], T], id: str, session: str | None
+) -> T:
+    """What has this id, in one session if one is named."""
+    return find(tx, id, None if session is None else sessions.find(tx, session).uid)

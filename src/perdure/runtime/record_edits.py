@@ -14,7 +14,6 @@ from typing import Any
 
 from perdure.domain.decision import Decision
 from perdure.domain.fact import ORDERS, Fact, orders_scope, private_scope, repository_scope
-from perdure.domain.permission import permission_scope
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.task import Task, TaskState
 from perdure.domain.wait import WaitKind
@@ -28,8 +27,12 @@ from perdure.store.moves import decision, event, fact, task, wait
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 
-PERMISSIONS = permission_scope("")
-RESERVED = {"session": "session=", "repository": "repository=", ORDERS: "`add_order`", "allowed": "an approval"}
+RESERVED = {
+    "session": "session=",
+    "repository": "repository=",
+    ORDERS: "`add_order`",
+    "allowed": "`perdure exemptions`",
+}
 
 
 class RecordEdits:
@@ -71,21 +74,14 @@ class RecordEdits:
         self, key: str, *, scope: str | None = None, session: str | None = None,
         repository: str | Path | None = None, by: str | None = None,
     ) -> Fact:  # fmt: skip
-        """Forget a fact, or a permission that was granted with an approval; returns it as it was."""
-        if scope is not None and scope.startswith(PERMISSIONS) and session is None and repository is None:
-            where, uid = scope, await self._permission_of(scope)
-        else:
-            where, uid = await self._scope(scope, session, repository)
+        """Forget a fact; returns it as it was."""
+        where, uid = await self._scope(scope, session, repository)
         known = await self._fact(where, key)
         if uid is None:
             await self._store.write(fact.forget_shared(where, key, known.version))
         else:
             await self._store.write(fact.forget(uid, by or self._by, where, key, known.version))
         return known
-
-    async def _permission_of(self, scope: str) -> str | None:
-        """The session that a permission belongs to; its log records that it was taken back."""
-        return (await self._store.read(sessions.get, scope.removeprefix(PERMISSIONS))).uid
 
     async def _scope(
         self, scope: str | None, session: str | None, repository: str | Path | None

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from perdure.domain.approval import Approval, ApprovalDecision
 from perdure.domain.effect import Effect, Verdict
+from perdure.domain.exemption import PermissionWidth
 from perdure.domain.inbox import InboxMessage, InboxMode
-from perdure.domain.permission import PermissionWidth
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
@@ -26,13 +26,28 @@ from perdure.runtime.definitions.prompt import has_files, prompt_content
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.policy import Policy
-from perdure.runtime.queries import Queries, SessionView
+from perdure.runtime.queries import Queries, SessionView, find_in
 from perdure.runtime.record_edits import is_agent, reads_messages
 from perdure.runtime.run.large_values import Values, kept_as
 from perdure.runtime.run.lineage import wake_branches, wake_branches_of_session
+from perdure.runtime.start.repository_identity import of_branch
 from perdure.runtime.workers.identity import worker_locks
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, artifact, doubt, event, inbox, interrupt, message, session_end, wait, worker
+from perdure.store.moves import (
+    approval,
+    artifact,
+    doubt,
+    event,
+    inbox,
+    interrupt,
+    message,
+    session_end,
+    session_resume,
+    vote,
+    wait,
+    withdrawal,
+    worker,
+)
 from perdure.store.moves import effect as effects
 from perdure.store.moves import schedule as schedules
 from perdure.store.moves import session as sessions
@@ -72,9 +87,9 @@ class Requests:
             body = message_body(text)
         return await self._store.write(inbox.receive(session.uid, by or self._by, id, body, how))
 
-    async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:
+    async def answer(self, wait_id: str, answer: Any, *, session: str | None = None, by: str | None = None) -> Wait:
         """Answer a question of a session."""
-        asked = await self._store.read(wait.find, wait_id)
+        asked = await self._store.read(find_in, wait.find, wait_id, session)
         choices = (asked.detail or {}).get("choices") if isinstance(asked.detail, dict) else None
         if asked.kind not in (WaitKind.INPUT, WaitKind.QUARANTINE):
             raise ConfigError(f"{wait_id} waits for {asked.kind}, not for an answer.")
@@ -85,30 +100,44 @@ class Requests:
         return await self._store.write(wait.resolve(asked.session_uid, by or self._by, asked.id, answer))
 
     async def approve(
-        self, approval_id: str, *, by: str, because: str | None = None, remember: str = PermissionWidth.ONCE
-    ) -> Approval:
+        self, approval_id: str, *, session: str | None = None, by: str, because: str | None = None,
+        remember: str = PermissionWidth.ONCE,
+    ) -> Approval:  # fmt: skip
         """Approve exactly the intent that the approval is bound to; with `remember`, also later calls like it."""
         width = _word(PermissionWidth, remember)
-        return await self._vote(approval_id, ApprovalDecision.APPROVED, by, because, width)
+        return await self._vote(approval_id, session, ApprovalDecision.APPROVED, by, because, width)
 
-    async def deny(self, approval_id: str, *, by: str, because: str | None = None) -> Approval:
+    async def deny(
+        self, approval_id: str, *, session: str | None = None, by: str, because: str | None = None
+    ) -> Approval:
         """Deny the intent that the approval is bound to."""
-        return await self._vote(approval_id, ApprovalDecision.DENIED, by, because, PermissionWidth.ONCE)
+        return await self._vote(approval_id, session, ApprovalDecision.DENIED, by, because, PermissionWidth.ONCE)
 
     async def _vote(
-        self, approval_id: str, decision: ApprovalDecision, by: str, because: str | None, width: PermissionWidth
-    ) -> Approval:
-        asked = await self._store.read(approval.find, approval_id)
-        move = approval.vote(asked.session_uid, by, asked.id, decision, because=because, remember=width)
+        self, id: str, session: str | None, decision: ApprovalDecision, by: str, because: str | None,
+        width: PermissionWidth,
+    ) -> Approval:  # fmt: skip
+        asked = await self._store.read(find_in, approval.find, id, session)
+        move = vote.cast(asked.session_uid, by, asked.id, decision, because=because, remember=width)
         voted = await self._store.write(move)
         self.own_votes.append(asked.id)
         return voted
 
+    async def withdraw(self, approval_id: str, *, session: str | None = None, by: str, because: str) -> Approval:
+        """Withdraw an approval before its effect was dispatched."""
+        asked = await self._store.read(find_in, approval.find, approval_id, session)
+        return await self._store.write(withdrawal.withdraw(asked.session_uid, by, asked.id, because=because))
+
+    async def escalate(self, due: approval.DueEscalation) -> None:
+        """Ask more people about an approval that waits for long. Repeating it is harmless."""
+        await self._store.write(approval.escalate(due.session_uid, wait.TIMER, due.id))
+
     async def settle(
-        self, effect_id: str, verdict: str, *, by: str, because: str, reference: str | None = None, result: Any = None
-    ) -> Effect:
+        self, effect_id: str, verdict: str, *, session: str | None = None, by: str, because: str,
+        reference: str | None = None, result: Any = None,
+    ) -> Effect:  # fmt: skip
         """Settle an effect in doubt: happened, absent or abandon."""
-        word, found = _word(Verdict, verdict), await self._store.read(effects.find, effect_id)
+        word, found = _word(Verdict, verdict), await self._store.read(find_in, effects.find, effect_id, session)
         given = None if result is None else encode(result)
         if word is Verdict.HAPPENED and found.tool in TOOLS:
             shape = TOOLS[found.tool].signature
@@ -129,9 +158,9 @@ class Requests:
                 await self.cancel(view.uid, by=by)  # this effect may have kept the session from ending
         return settled
 
-    async def ask_undo(self, effect_id: str, *, by: str, because: str) -> Effect:
+    async def ask_undo(self, effect_id: str, *, session: str | None = None, by: str, because: str) -> Effect:
         """Request the undo of an acknowledged effect; the next process that runs the session does it."""
-        found = await self._store.read(effects.find, effect_id)
+        found = await self._store.read(find_in, effects.find, effect_id, session)
         if found.tool in TOOLS and TOOLS[found.tool].undo_tool is None:
             raise ConfigError(f"Tool {found.tool} has no undo.", hint=f"Add @{found.tool}.undo.")
         return await self._store.write(doubt.request_undo(found.session_uid, by, found.id, because=because))
@@ -260,19 +289,18 @@ class Requests:
         return await self._queries.get(view.uid)
 
     async def resume(self, name: str, *, by: str | None = None) -> SessionView:
-        """Let a session continue that was paused, or that waits because its workers crashed or its code did not fit."""
-        view = await self._queries.get(name)
-        if view.interrupt_requested_at is not None and not await self._store.read(is_agent, view):
-            await self._store.write(interrupt.withdraw(view.uid, by or self._by))  # it would only pause again
-        if view.pause_requested_at is not None or any(one.kind == WaitKind.PAUSED for one in view.waits):
-            await self._store.write(wait.resume(view.uid, by or self._by))
+        """Let a session continue that was paused, or that waits because its workers crashed or its code did not fit.
+
+        Its children continue first: if the process is killed in between, a repeated request completes it.
+        """
+        view, actor = await self._queries.get(name), by or self._by
         for one in view.waits:
-            if one.kind == WaitKind.QUARANTINE or one.is_for_other_code:
-                await self.resolve(one, None, by or self._by)
-            elif one.kind == WaitKind.CHILD and one.ref is not None:
+            if one.kind == WaitKind.CHILD and one.ref is not None:
                 await self.resume(one.ref, by=by)  # an interrupt pauses the children too
-        if view.archived_at is not None:
-            await self._store.write(session_end.archive(view.uid, by or self._by, undo=True))
+        requested = view.interrupt_requested_at is not None
+        is_program = requested and not await self._store.read(is_agent, view)
+        if session_resume.is_held(view, view.waits, is_program=is_program):
+            await self._store.write(session_resume.resume(view.uid, actor, is_program=is_program))
         return await self._queries.get(view.uid)
 
     async def resolve(self, asked: Wait, answer: Any, by: str) -> None:
@@ -281,8 +309,9 @@ class Requests:
             await self._store.write(wait.resolve(asked.session_uid, by, asked.id, answer))
 
     async def fork(
-        self, name: str, *, at: int | None = None, id: str | None = None, lines: Sequence[dict[str, Any]] = ()
-    ) -> SessionView:
+        self, name: str, *, at: int | None = None, id: str | None = None, lines: Sequence[dict[str, Any]] = (),
+        by: str | None = None,
+    ) -> SessionView:  # fmt: skip
         """Branch a session at one of its events. The branch inherits what was settled there, and repeats none of it.
 
         `lines` are added to an agent's transcript in the branch, in the same transaction.
@@ -297,6 +326,7 @@ class Requests:
             claims=await self._claims(parent.uid, parent.arguments, restart_arguments),
             title=parent.title,
             repository=parent.repository,
+            repository_id=await asyncio.to_thread(of_branch, parent),
             workspace=parent.workspace,
             code_version=parent.code_version,
             pinned_at=parent.pinned_at,
@@ -312,7 +342,7 @@ class Requests:
             lines=tuple(lines),
             model=parent.model,
         )
-        made = await self._store.write(sessions.create(new, by=self._by))
+        made = await self._store.write(sessions.create(new, by=by or self._by))
         return await self._queries.get(made.id)
 
     async def _claims(self, uid: str, *arguments: Any) -> tuple[ArtifactClaim, ...]:

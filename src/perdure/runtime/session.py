@@ -37,6 +37,7 @@ from perdure.runtime.run.lineage import expects_successor, inherited
 from perdure.runtime.run.position import CallPosition, ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.runtime.session_records import DecisionHandle, SessionRecords, TaskHandle
+from perdure.secrets.redaction import redact_value
 from perdure.store.moves import wait
 
 P = ParamSpec("P")
@@ -246,11 +247,10 @@ class Session:
         self, question: str, *, choices: Sequence[str] | None = None, timeout: str | float | None = None
     ) -> Coroutine[Any, Any, Any]:
         """Wait for a person's answer, for as long as it takes; with `timeout`, raise `TimeoutError` after that time."""
-        asked = {"question": question, "choices": list(choices) if choices else None}
-        lane = self._lanes.current()
+        lane, asked = self._lanes.current(), {"question": question, "choices": list(choices) if choices else None}
         position = lane.next_position("ask", "ask", argument_digest(asked))
         span = None if timeout is None else microseconds(timeout)
-        return self._calls.later(position, self._ask(position, lane, asked, span))
+        return self._calls.later(position, self._ask(position, lane, redact_value(asked), span))
 
     async def _ask(self, position: CallPosition, lane: ExecutionLane, asked: dict[str, Any], span: int | None) -> Any:
         answered = await self._wait(position, WaitKind.INPUT, lane, ref="ask", detail=asked, span=span)

@@ -75,7 +75,7 @@ class SessionEdits:
         try:
             if not session_retry.has_retry_left(now, error):
                 return False
-            again = await self._store.read(session_retry.to_repeat, now)
+            again = await self._store.read(session_retry.to_repeat, now, error)
             for move in await self._child_retries(now, again, by):
                 await self._store.write(move)
         except IllegalMove:  # what ended it, or a child, must stay as it is

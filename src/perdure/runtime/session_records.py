@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
 from perdure.domain.literals import TaskStateWord
-from perdure.domain.permission import permission_scope
 from perdure.domain.step import INHERITED, Step
 from perdure.errors import ConfigError, PerdureError, StepFailed, StoreError, Suspended
 from perdure.ids import decode, digest, encode
@@ -30,11 +28,14 @@ from perdure.runtime.run.position import CallPosition
 from perdure.runtime.run.records import recall
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.step import compute
-from perdure.store.move import Log
-from perdure.store.moves import artifact, decision, fact, step, task
+from perdure.secrets.redaction import redact, redact_value
+from perdure.store.moves import record_change, step
+from perdure.store.moves.record_change import RecordChange
 
 T = TypeVar("T")
-Make = Callable[[Log], Any]
+Changes = tuple[RecordChange, ...]
+
+OLD_PERMISSIONS = "allowed:"  # the scopes in which older versions kept what a person allows
 
 
 class SessionRecords:
@@ -44,7 +45,7 @@ class SessionRecords:
         self._run = run
         self._lanes = lanes
         self._calls = calls
-        self._tasks: dict[str, Make] = {}  # how to write a task again, in a branch that inherited it
+        self._tasks: dict[str, Changes] = {}  # how to write a task again, in a branch that inherited it
 
     async def compute(
         self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any],
@@ -115,13 +116,13 @@ class SessionRecords:
             **came,
         )
 
-    async def _make(self, position: CallPosition, make: Make) -> Any:
-        """Make a change and record the step, in one transaction; returns the result of `make`, as JSON."""
+    async def _make(self, position: CallPosition, changes: Changes) -> Any:
+        """Make changes and record the step, in one transaction; returns the result of the last."""
         with self._run.active():
             self._run.honour_requests()
             recorded = self._run.records.step_at(position)
             if recorded is None:
-                move = step.record_with(self._run.holder, self.new_step(position), lambda log: encode(make(log)))
+                move = record_change.record_with(self._run.holder, self.new_step(position), changes)
                 try:
                     return decode(await self._run.see_through(self._run.write(move)))
                 except PerdureError as error:
@@ -130,16 +131,13 @@ class SessionRecords:
                 raise self._recorded_failure(position, recorded)
             return decode(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
-    def change(self, kind: str, id: str, said: dict[str, Any], make: Make) -> Coroutine[Any, Any, None]:
+    def change(self, kind: str, id: str, said: dict[str, Any], changes: Changes) -> Coroutine[Any, Any, None]:
         """A change to a decision or a task, made once."""
         position = self._lanes.current().next_position("step", kind, argument_digest({"id": id} | said))
-        return self._calls.later(position, self._then(None, position, make))
+        return self._calls.later(position, self._then(None, position, changes))
 
-    async def _then(self, value: T, position: CallPosition, make: Make) -> T:
-        def nothing(log: Log) -> None:
-            make(log)
-
-        await self._make(position, nothing)
+    async def _then(self, value: T, position: CallPosition, changes: Changes) -> T:
+        await self._make(position, changes)
         return value
 
     def decide(self, text: str, *, because: str, then: str | None = None) -> Coroutine[Any, Any, DecisionHandle]:
@@ -149,10 +147,8 @@ class SessionRecords:
         )
         id = self._named("d", position)
 
-        def make(log: Log) -> None:
-            decision.decide.on(log, id, text, because=because, then=then)
-
-        return self._calls.later(position, self._then(DecisionHandle(self, id, make), position, make))
+        made = (_change("decision.decide", id, {"text": text, "because": because, "then": then}),)
+        return self._calls.later(position, self._then(DecisionHandle(self, id, made), position, made))
 
     def task(
         self, title: str, *, id: str | None = None, parent: str | None = None, priority: int = 0
@@ -163,46 +159,43 @@ class SessionRecords:
         )
         name = id or self._named("t", position)
 
-        def make(log: Log) -> None:
-            if parent in self._tasks:
-                self._tasks[parent](log)
-            task.add.on(log, name, title, parent_id=parent, priority=priority)
-
-        self._tasks[name] = make
-        return self._calls.later(position, self._then(TaskHandle(self, name, make), position, make))
+        given = {"parent_id": parent, "priority": priority}
+        made = (*self._tasks.get(parent or "", ()), _change("task.add", name, {"title": title}, **given))
+        self._tasks[name] = made
+        return self._calls.later(position, self._then(TaskHandle(self, name, made), position, made))
 
     def remember(
         self, key: str, value: Any, *, scope: str | None = None, expected: int | None = None,
         stale_after: str | float | None = None, verify: str | None = None,
     ) -> Coroutine[Any, Any, int]:  # fmt: skip
         """Keep a fact, once per call; returns its version."""
-        if scope is not None and scope.startswith(permission_scope("")):
-            raise ConfigError(f"The scope {scope[:60]} is reserved.", hint="Only a person's vote gives a permission.")
+        if scope is not None and scope.startswith(OLD_PERMISSIONS):
+            raise ConfigError(f"The scope {scope[:60]} is reserved.", hint="`perdure exemptions` lifts a rule.")
         where, plain = scope or private_scope(self._run.session.uid), decode(encode(value))
         stale = None if stale_after is None else microseconds(stale_after)
         position = self._lanes.current().next_position(
             "step", ":remember", argument_digest({"k": key, "s": scope, "v": plain})
         )
 
-        def make(log: Log) -> int:
-            kept = fact.remember.on(log, where, key, plain, expected=expected, verify=verify, stale_after=stale)
-            return kept.version
-
-        return self._calls.later(position, self._make(position, make))
+        shown = {"key": key, "value": plain, "verify": verify}
+        given = {"scope": where, "expected": expected} | redact_value(shown)
+        change = RecordChange("fact.remember", given | {"stale_after": stale})
+        return self._calls.later(position, self._make(position, (change,)))
 
     def recall(self, key: str, *, scope: str | None = None) -> Coroutine[Any, Any, Any]:
         """The value of a fact as it was at the first call, in every run; None if there was none."""
         position = self._lanes.current().next_position("step", ":recall", argument_digest({"k": key, "s": scope}))
 
         async def read() -> Any:
-            return await self._run.read(recall, self._run.session, scope, key)
+            return await self._run.read(recall, self._run.session, scope, redact(key))
 
         return self._calls.later(position, self.compute(position, Signature(read), read, {}))
 
     def save(self, content: bytes | str, *, kind: str = "application/octet-stream") -> Coroutine[Any, Any, str]:
-        """Keep something large as an artifact; returns its digest."""
-        data = content.encode() if isinstance(content, str) else content
-        position = self._lanes.current().next_position("step", ":save", digest(data))
+        """Keep something large as an artifact; returns its digest. Known secrets in a text are replaced."""
+        given = content.encode() if isinstance(content, str) else content
+        data = redact(content).encode() if isinstance(content, str) else content
+        position = self._lanes.current().next_position("step", ":save", digest(given))
         return self._calls.later(position, self._save(position, data, kind))
 
     async def _save(self, position: CallPosition, data: bytes, kind: str) -> str:
@@ -220,48 +213,42 @@ class SessionRecords:
             except StoreError as error:
                 raise self._run.give_up(error) from error
 
-        def claim(log: Log) -> str:
-            where = f"{name[:2]}/{name}"
-            artifact.index.on(log, name, kind=kind, size=len(data), location=where, retention=Retention.SESSION)
-            return name
-
-        kept: str = await self._make(position, claim)
+        claim = RecordChange("artifact.claim", {"digest": name, "kind": kind, "size": len(data)})
+        kept: str = await self._make(position, (claim,))
         return kept
 
     def _named(self, prefix: str, position: CallPosition) -> str:
         return f"{prefix}-{digest(encode(position.stored(self._run.session.restart_number)))[:12]}"
 
 
+def _change(kind: str, id: str, said: dict[str, Any], **others: Any) -> RecordChange:
+    """A change, with markers in place of known secrets. Its position is that of what was given: a replay finds it."""
+    return RecordChange(kind, {"id": id} | redact_value(said) | others)
+
+
 class DecisionHandle:
     """A recorded decision; `settle` records its outcome."""
 
-    def __init__(self, records: SessionRecords, id: str, make: Make) -> None:
+    def __init__(self, records: SessionRecords, id: str, made: Changes) -> None:
         self._records = records
-        self._make = make
+        self._made = made  # in a branch that inherited it, it is recorded there first
         self.id = id
 
     def settle(self, outcome: str) -> Coroutine[Any, Any, None]:
-        def make(log: Log) -> None:
-            self._make(log)  # in a branch that inherited it, the decision is recorded here first
-            decision.settle.on(log, self.id, outcome)
-
-        return self._records.change(":settle", self.id, {"o": outcome}, make)
+        settled = _change("decision.settle", self.id, {"outcome": outcome})
+        return self._records.change(":settle", self.id, {"o": outcome}, (*self._made, settled))
 
 
 class TaskHandle:
     """A recorded task of the plan."""
 
-    def __init__(self, records: SessionRecords, id: str, make: Make) -> None:
+    def __init__(self, records: SessionRecords, id: str, made: Changes) -> None:
         self._records = records
-        self._make = make
+        self._made = made  # in a branch that inherited it, it is recorded there first
         self.id = id
 
     def become(self, state: TaskStateWord, *, note: str | None = None) -> Coroutine[Any, Any, None]:
         """Change the state of the task: active, blocked, done, dropped."""
         changes = {"state": state} | ({"note": note} if note is not None else {})
-
-        def make(log: Log) -> None:
-            self._make(log)
-            task.change.on(log, self.id, **changes)
-
-        return self._records.change(":task-change", self.id, changes, make)
+        changed = _change("task.change", self.id, changes)
+        return self._records.change(":task-change", self.id, changes, (*self._made, changed))

@@ -15,6 +15,9 @@ Order of writes: lock, read the version, (SQLite) back up, one transaction for e
 A crash leaves the store at one version, complete. A store newer than this code is refused unless it declares that it is
 compatible; an older one is migrated.
 
+Views (`views.sql`) belong to the code and not to a number. Each migration removes them first, and makes them again once
+the schema is new enough for this code, in its own transaction: a view never stands in the way of a migration.
+
 Live migration. Code runs on every schema from the last expand step that it knows: a contract step after it removes what
 only older code reads. So new workers can start beside old ones, and the contract step is applied when no old worker is
 left: by `perdure migrate`, by the next process that opens a SQLite file, or by the housekeeping of a running process.
@@ -38,6 +41,17 @@ from perdure.store.statements import expand
 
 _FILE = re.compile(r"(\d{4})_([a-z_]+)(?:\.(sqlite|postgres|backfill))?\.sql\Z")
 _PHASE = re.compile(r"^-- phase: (expand|contract)$", re.MULTILINE)
+_VIEW = re.compile(r"exists (perdure_[a-z_]+);")
+_AS_TIME = re.compile(r"\{time:((?:[a-z_]+\.)?([a-z_]+))\}")
+_AS_DAY = re.compile(r"\{day:([a-z_.]+)\}")
+TIME = {
+    "sqlite": r"strftime('%Y-%m-%d %H:%M:%f', \1 / 1000000.0, 'unixepoch') as \2",
+    "postgres": r"to_timestamp(\1 / 1000000.0) as \2",
+}
+DAY = {
+    "sqlite": r"strftime('%Y-%m-%d', \1 / 1000000, 'unixepoch')",
+    "postgres": r"to_char(to_timestamp(\1 / 1000000) at time zone 'UTC', 'YYYY-MM-DD')",
+}
 _COMPATIBLE = re.compile(r"^-- compatible_from: (\d+)$", re.MULTILINE)
 
 
@@ -76,6 +90,13 @@ class Migrator(ABC):
     def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:
         """Run scripts and set properties of the store, in one transaction."""
 
+    def give_rights(self, prefix: str | None = None) -> None:  # noqa: B027 - only PostgreSQL has roles
+        """Give the roles of the database their rights on every table, if it has roles."""
+
+    def correct_rights(self) -> bool:
+        """Give the roles their rights if they differ: a process may be killed after a migration and before that."""
+        return False
+
     @abstractmethod
     def batch(self, statement: str) -> int:
         """Run one batch of a backfill in a transaction; return how many rows it changed."""
@@ -88,7 +109,7 @@ def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
     for file in folder.iterdir():
         if match := _FILE.match(file.name):
             texts.setdefault((int(match[1]), match[2]), {})[match[3] or "both"] = file.read_text(encoding="utf-8")
-    migrations = []
+    migrations: list[Migration] = []
     for place, ((number, name), parts) in enumerate(sorted(texts.items()), 1):
         phase, compatible = _PHASE.search(parts.get("both", "")), _COMPATIBLE.search(parts.get("both", ""))
         if number != place or phase is None or compatible is None:
@@ -98,7 +119,31 @@ def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
         if backfill is not None and any(map(_has_statement, scripts)):
             raise ConfigError(f"Migration {number:04}_{name} is a backfill; other statements need an earlier number.")
         migrations.append(Migration(number, name, phase[1], int(compatible[1]), scripts, backfill))
-    return migrations
+    gone, made = views(dialect, folder)
+    enough = needed(migrations)
+    return [with_views(one, gone, made if one.number >= enough else "") for one in migrations]
+
+
+def with_views(one: Migration, gone: str, made: str) -> Migration:
+    """A migration that removes the views first, and makes them again if this code can use its schema."""
+    if not gone or one.backfill is not None:
+        return one
+    return msgspec.structs.replace(one, scripts=(gone, *one.scripts, *([made] if made else [])))
+
+
+def views(dialect: str, folder: Traversable | None = None) -> tuple[str, str]:
+    """The statements that remove the views, and those that make them, in the dialect of the given database."""
+    file = (folder or resources.files("perdure.store").joinpath("migrations")).joinpath("views.sql")
+    if not file.is_file():
+        return "", ""
+    text = _AS_DAY.sub(DAY[dialect], _AS_TIME.sub(TIME[dialect], file.read_text(encoding="utf-8")))
+    gone, _, made = expand(text, dialect).partition("-- made\n")
+    return gone, made
+
+
+def view_names() -> list[str]:
+    """The names of the views, in the order in which they are made."""
+    return _VIEW.findall(views("sqlite")[0])[::-1]
 
 
 @cache
@@ -154,6 +199,8 @@ def _apply_all(database: Migrator, migrations: list[Migration], oldest_alive: in
         faults.point("migrate.before")
         _apply(database, migration)
         applied.append(migration.number)
+    if version and applied:
+        database.give_rights()
     return applied
 
 

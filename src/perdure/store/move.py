@@ -17,15 +17,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import msgspec
 
 from perdure.clock import format_time
 from perdure.domain import event as event_domain
+from perdure.domain.identity import acting_identity
 from perdure.domain.lease import Holder
 from perdure.errors import Conflict, LeaseLost, NotFound
 from perdure.ids import check_text, encode, new_uid, salt
+from perdure.store.invocation import Invocation
 from perdure.store.topics import ALL_QUEUES, queue_topic
 from perdure.store.transfer.seal import refusal
 
@@ -44,6 +46,7 @@ class StoreTransaction(ABC):
     boot: int = 0  # the same time on this machine's boot clock; 0 where it was not read
     move_id: str
     restore_epoch: int
+    identity: str = ""  # who makes the move, as the operating system, the database or the service has authenticated it
 
     def __init__(self, now: int, move_id: str, restore_epoch: int) -> None:
         self.now = now
@@ -79,6 +82,9 @@ class StoreTransaction(ABC):
         """Write a hot move, by its one statement or by its parts. False: its guard does not hold."""
         raise NotImplementedError
 
+    def exclude_dispatches(self, patience: int) -> None:  # noqa: B027 - a database with one writer has nothing to do
+        """Keep dispatches out until the transaction ends; wait for those under way, for so many milliseconds."""
+
     @abstractmethod
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         """Run a user's own statement, with `?` for its parameters: an effect on the same database.
@@ -100,9 +106,12 @@ class StoreTransaction(ABC):
 
 
 class Move(Generic[T]):
-    """One move, ready to be written. `hot` writes it without reading first; an `urgent` one never waits for a lock."""
+    """One move, ready to be written. `hot` writes it without reading first; an `urgent` one never waits for a lock.
 
-    __slots__ = ("hot", "id", "kind", "name", "run", "urgent")
+    `invocation` is the call that made it; None for a move whose body is a function of its caller.
+    """
+
+    __slots__ = ("hot", "id", "identity", "invocation", "kind", "name", "run", "urgent")
 
     def __init__(
         self,
@@ -114,8 +123,15 @@ class Move(Generic[T]):
         urgent: bool = False,
     ) -> None:
         self.id = new_uid()
+        self.identity = acting_identity()  # None: that of the process
         self.name, self.kind, self.run = name, kind, run
         self.hot, self.urgent = hot, urgent
+        self.invocation: Invocation | None = None
+
+    def made_by(self, factory: Callable[..., Any], *args: Any, **kwargs: Any) -> Self:
+        """The same move, with the call that made it."""
+        self.invocation = Invocation(factory, args, kwargs)
+        return self
 
 
 class SessionHead(msgspec.Struct, frozen=True):
@@ -143,7 +159,7 @@ class SessionHead(msgspec.Struct, frozen=True):
 class Log:
     """One session's log, open for one move, its row locked."""
 
-    __slots__ = ("actor", "chain", "cursor", "head", "holder", "tx", "uid")
+    __slots__ = ("actor", "chain", "cursor", "head", "holder", "identity", "tx", "uid")
 
     def __init__(self, tx: StoreTransaction, head: SessionHead, actor: str, holder: Holder | None = None) -> None:
         self.tx = tx
@@ -151,6 +167,7 @@ class Log:
         self.head = head
         self.actor = actor
         self.holder = holder
+        self.identity = tx.identity if holder is None else ""  # a holder is known by its lease
         self.cursor = head.cursor
         self.chain = head.chain
 
@@ -165,6 +182,8 @@ class Log:
     ) -> int:
         """Append one event and return its number. `rows` are the columns this move changed, for time travel."""
         content = dict(body) if body else {}
+        if self.identity:
+            content["identity"] = self.identity
         if rows:
             content["rows"] = rows
         tx, by = self.tx, actor or self.actor
@@ -265,7 +284,7 @@ class HolderMove(Generic[P, T]):
             log.close()
             return result
 
-        return Move(self.name, "holder", run)
+        return Move(self.name, "holder", run).made_by(self, holder, *args, **kwargs)
 
 
 class OutsiderMove(Generic[P, T]):
@@ -283,7 +302,7 @@ class OutsiderMove(Generic[P, T]):
             log.close()
             return result
 
-        return Move(self.name, "outsider", run)
+        return Move(self.name, "outsider", run).made_by(self, uid, by, *args, **kwargs)
 
 
 def holder_move(on: Callable[Concatenate[Log, P], T]) -> HolderMove[P, T]:
@@ -301,9 +320,10 @@ def plain_move(on: Callable[Concatenate[StoreTransaction, P], T]) -> Callable[P,
     name = _name(on)
 
     def make(*args: P.args, **kwargs: P.kwargs) -> Move[T]:
-        return Move(name, "plain", lambda tx: on(tx, *args, **kwargs))
+        return Move(name, "plain", lambda tx: on(tx, *args, **kwargs)).made_by(make, *args, **kwargs)
 
     make.__doc__ = on.__doc__
+    make.on = on  # type: ignore[attr-defined]  # its signature
     return make
 
 

@@ -2,10 +2,11 @@
 
 A file under `sql/` holds the statements of one noun. Each begins with `-- name: noun.verb` and one line of purpose;
 `-- name: noun.verb@postgres` overrides for one database. Parameters are `:named`. Tokens: `{lock}` locks the selected
-row, `{skip_locked}` skips rows that others hold, `{greatest}` is the larger of two values, `{columns:table}` lists the
-columns of that table's record, `{index:name}` demands an index of SQLite; those in `CLAIM` are parts that the
-statements of a claim share. Only PostgreSQL has `{same_server}`, whether it is the server of the earlier queries, and
-`{durability}`, which standbys a commit waits for.
+row, `{skip_locked}` skips rows that others hold, `{greatest}` is the larger of two values, `{bytewise}` (in
+migrations) compares texts by their bytes, `{columns:table}` lists the columns of that table's record, `{index:name}`
+demands an index of SQLite; those in `CLAIM` and `AUDIT` are parts that several statements share. Only PostgreSQL has
+`{same_server}`, whether it is the server of the earlier queries, and `{durability}`, which standbys a commit waits
+for.
 """
 
 from __future__ import annotations
@@ -17,21 +18,29 @@ from importlib import resources
 from perdure.domain.approval import Approval, Vote
 from perdure.domain.artifact import Artifact
 from perdure.domain.checkpoint import Checkpoint
+from perdure.domain.control_event import ControlEvent
 from perdure.domain.decision import Decision
 from perdure.domain.effect import Attempt, Effect
 from perdure.domain.event import Event
+from perdure.domain.exemption import Exemption, ExemptionUse
 from perdure.domain.fact import Fact
 from perdure.domain.inbox import InboxMessage
 from perdure.domain.lease import Lease
+from perdure.domain.notification import Notification, NotificationChannel
+from perdure.domain.policy_version import PolicyFence, PolicyVersion
+from perdure.domain.principal import Principal, PrincipalLogin
 from perdure.domain.queue import Queue
 from perdure.domain.rate_limit import RateLimit
 from perdure.domain.record import Record
+from perdure.domain.request import CarriedOut
 from perdure.domain.restore import Restore
 from perdure.domain.schedule import Schedule
 from perdure.domain.session import SessionRecord
+from perdure.domain.sign_in import SignIn
 from perdure.domain.step import Step
 from perdure.domain.task import Task
-from perdure.domain.wait import Wait
+from perdure.domain.token import Token
+from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.domain.worker import WorkerRecord
 from perdure.domain.writer import Writer
 
@@ -40,19 +49,31 @@ RECORDS: dict[str, type[Record]] = {
     "artifact": Artifact,
     "attempt": Attempt,
     "checkpoint": Checkpoint,
+    "control_event": ControlEvent,
     "decision": Decision,
     "effect": Effect,
     "event": Event,
+    "exemption": Exemption,
+    "exemption_use": ExemptionUse,
     "fact": Fact,
     "inbox": InboxMessage,
     "lease": Lease,
+    "notification": Notification,
+    "notification_channel": NotificationChannel,
+    "policy": PolicyVersion,
+    "policy_fence": PolicyFence,
+    "principal": Principal,
+    "principal_login": PrincipalLogin,
     "queue": Queue,
     "rate_limit": RateLimit,
     "restore": Restore,
     "schedule": Schedule,
     "session": SessionRecord,
+    "sign_in": SignIn,
     "step": Step,
     "task": Task,
+    "request": CarriedOut,
+    "token": Token,
     "vote": Vote,
     "wait": Wait,
     "worker": WorkerRecord,
@@ -61,9 +82,10 @@ RECORDS: dict[str, type[Record]] = {
 
 TOKENS: dict[str, dict[str, str]] = {
     "sqlite": {"lock": "", "skip_locked": "", "greatest": "max", "int": "integer", "strict": "strict",
+               "bytewise": "",
                "references_kind": "references event_kind (kind)"},
     "postgres": {"lock": "for update", "skip_locked": "for update skip locked", "greatest": "greatest",
-                 "int": "bigint", "strict": "", "references_kind": "", "same_server":
+                 "int": "bigint", "strict": "", "bytewise": 'collate "C"', "references_kind": "", "same_server":
                  "cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint) = :server", "durability":
                  "current_setting('synchronous_commit') || ' ' || current_setting('synchronous_standby_names')"},
 }  # fmt: skip
@@ -76,6 +98,15 @@ CLAIM = {
     "cancel_requested_at, pause_requested_at, interrupt_requested_at, sealed_at, version, removed_at, queue, program, "
     "priority, turn, concurrency_key, code_version, suspected_at, lease_alone",
 }  # parts that several statements of a claim share
+
+INCIDENTS = (
+    "effect.doubted", "effect.settled", "effect.compensated", "effect.undo_requested", "effect.undo_failed",
+    "effect.presumed", "lease.taken_over", "lease.expired", "session.retried", "session.removed", "event.erased",
+)  # fmt: skip
+AUDIT = {
+    "incident": f"event.kind in ({', '.join(map(repr, INCIDENTS))})",  # as its index has it
+    "for_a_person": ", ".join(repr(str(kind)) for kind in sorted(FOR_A_PERSON)),
+}  # parts that several questions of an audit share
 
 _NAME = re.compile(r"^-- name: ([a-z_]+\.[a-z_]+)(?:@(sqlite|postgres))?\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -114,6 +145,6 @@ def expand(text: str, dialect: str) -> str:
             return ", ".join(RECORDS[match[1]].columns())
         if match[2]:
             return f"indexed by {match[2]}" if dialect == "sqlite" else ""
-        return CLAIM[match[3]] if match[3] in CLAIM else TOKENS[dialect][match[3]]
+        return (CLAIM | AUDIT | TOKENS[dialect])[match[3]]
 
     return _TOKEN.sub(token, text)

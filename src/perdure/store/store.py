@@ -24,9 +24,12 @@ from weakref import WeakSet
 
 from perdure import process
 from perdure.clock import Clock, SystemClock
-from perdure.config import default_store
+from perdure.config import STORE_KINDS, default_store
 from perdure.domain.event import Event
+from perdure.domain.identity import os_identity
+from perdure.domain.move_guard import current_guard
 from perdure.errors import ConfigError
+from perdure.store.messages import MessageBus
 from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event
 from perdure.store.writer.ticket import Ticket, read_move
@@ -34,6 +37,9 @@ from perdure.store.writer.wakeup import SLOW_POLL, Wakeups
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+
+SERVICE = "service"  # the dialect of a database that is a service
 
 
 class Database(Protocol):
@@ -44,8 +50,11 @@ class Database(Protocol):
     wakeups: Wakeups
     folder: Path | None
     schema_version: int
+    identity: str  # `db:ROLE`; empty where the operating system says who acts
     keeps_other_tables: bool  # whether tables of other programs are still there after the store is opened again
 
+    @property
+    def messages(self) -> MessageBus | None: ...  # None: all processes are on one machine, which has files for this
     @property
     def restore_epoch(self) -> int: ...
 
@@ -65,6 +74,7 @@ class Store:
         self.target = target
         self.clock = database.clock
         self.wakeups = database.wakeups
+        self.messages = database.messages
         self.folder = database.folder
         self.place = place_of(target)
         self._closed = False
@@ -74,6 +84,11 @@ class Store:
     @property
     def is_closed(self) -> bool:
         return self._closed
+
+    @property
+    def identity(self) -> str:
+        """Who this process is to the store: `os:UID`, or `db:ROLE` on PostgreSQL."""
+        return self.database.identity or os_identity()
 
     @property
     def is_forked(self) -> bool:
@@ -87,7 +102,7 @@ class Store:
     async def write(self, move: Move[T]) -> T:
         """Commit a move. Cancelling the caller does not undo the move."""
         self.check_process()
-        ticket = Ticket(move, asyncio.get_running_loop())
+        ticket = Ticket(_guarded(move), asyncio.get_running_loop())
         self.database.submit_write(ticket)
         return await ticket.outcome()
 
@@ -103,21 +118,21 @@ class Store:
     def submit(self, move: Move[T]) -> Ticket[T]:
         """Submit a move, for a thread that waits for its answer later."""
         self.check_process()
-        ticket = Ticket(move, None)
+        ticket = Ticket(_guarded(move), None)
         self.database.submit_write(ticket)
         return ticket
 
     async def read(self, query: Callable[Concatenate[StoreTransaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query on one snapshot of the store."""
         self.check_process()
-        ticket = Ticket(read_move(lambda tx: query(tx, *args, **kwargs)), asyncio.get_running_loop())
+        ticket = Ticket(read_move(query, *args, **kwargs), asyncio.get_running_loop())
         self.database.submit_read(ticket)
         return await ticket.outcome()
 
     def read_now(self, query: Callable[Concatenate[StoreTransaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query and block until it has its answer."""
         self.check_process()
-        ticket = Ticket(read_move(lambda tx: query(tx, *args, **kwargs)), None)
+        ticket = Ticket(read_move(query, *args, **kwargs), None)
         self.database.submit_read(ticket)
         return ticket.wait()
 
@@ -170,6 +185,12 @@ def open_places() -> set[Path]:
     return {one.place for one in list(_OPEN) if one.place is not None and not one.is_closed}
 
 
+def _guarded(move: Move[T]) -> Move[T]:
+    if (guard := current_guard()) is not None:
+        move.run, move.hot = guard.around(move, move.run), None
+    return move
+
+
 def _database(name: str, clock: Clock | None, connections: int) -> Database:
     if name.startswith(("postgresql://", "postgres://")):
         try:
@@ -190,7 +211,7 @@ def _database(name: str, clock: Clock | None, connections: int) -> Database:
     if "://" in name:
         raise ConfigError(
             f"{name.split('://', 1)[0]}:// is not a kind of store.",
-            hint="Use a path, memory:, files:DIR or postgresql://…",
+            hint=STORE_KINDS,
         )
     from perdure.store.databases.sqlite.database import SQLite
 

@@ -9,6 +9,7 @@ from perdure.ids import digest
 ALL_QUEUES = "queue"
 TIMERS, APPROVALS, SCHEDULES = "service:timers", "service:approvals", "service:schedules"
 WORKERS, QUEUES = "service:workers", "service:queues"
+NOTIFICATIONS = "service:notifications"
 
 
 def queue_topic(queue: str) -> str:

@@ -20,8 +20,8 @@ class ManualClock:
 
     def advance(self, *, seconds: float = 0, hours: float = 0, days: float = 0) -> None:
         """Let time pass."""
-        self._now += int((seconds + hours * 3600 + days * 86400) * SECOND)
+        self._now += round((seconds + hours * 3600 + days * 86400) * SECOND)
 
     def set(self, *, seconds: float = 0, hours: float = 0) -> None:
         """Set the wall clock forward or back, as an administrator or NTP does; no time passes."""
-        self._set += int((seconds + hours * 3600) * SECOND)
+        self._set += round((seconds + hours * 3600) * SECOND)

@@ -78,13 +78,18 @@ class SinkClient:
         """Write a line into the sink's log, in order with everything else."""
         self._ask("POST", "-/note", words)
 
-    def mode(self, *, fault: str = "none", keys: bool = True, delay: float | None = 0.05, times: int = 1) -> None:
+    def mode(
+        self, *, fault: str = "none", keys: bool = True, delay: float | None = 0.05, times: int = 1, only: Any = None
+    ) -> None:
         """Set how requests fail: `slow`, `refuse`, `error` (500 after the commit), `cut` (after the commit), `late`
         (stored after `delay` seconds or at `release`, while the client waits), `late_cut` (the same, client cut off).
+        `kill_before`, `kill_after`, `kill_replied` and `kill_late` kill the client, the process that `X-Process` names:
+        before the commit, after it, `delay` seconds after the reply, and before a commit that happens later.
 
-        Each distinct body fails the first `times` times. With `keys=False` idempotency keys are ignored.
+        Each distinct body fails the first `times` times; with `only`, no other body. With `keys=False` idempotency
+        keys are ignored.
         """
-        self._ask("POST", "-/mode", {"fault": fault, "keys": keys, "delay": delay, "times": times})
+        self._ask("POST", "-/mode", {"fault": fault, "keys": keys, "delay": delay, "times": times, "only": only})
 
     def release(self) -> None:
         """Store everything that was held back."""

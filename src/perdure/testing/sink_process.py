@@ -19,27 +19,34 @@ The process ends with its parent: its standard input is closed when the parent d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import socket
 import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-REASONS = {200: "OK", 201: "Created", 404: "Not Found", 409: "Conflict", 422: "Unprocessable", 500: "Server Error"}
+from perdure.testing.sink_http import SinkRequest, read_request, write_response
+
 FAULTS = ("none", "slow", "refuse", "error", "cut", "late", "late_cut")
+KILLS = ("kill_before", "kill_after", "kill_replied", "kill_late")
 
 
 class FaultMode(msgspec.Struct):
-    """How requests of a run fail. Each distinct body fails the first `times` times; no delay: until released."""
+    """How requests of a run fail. Each distinct body fails the first `times` times; no delay: until released.
+
+    With `only`, no other body fails.
+    """
 
     fault: str = "none"
     keys: bool = True
     delay: float | None = 0.05
     times: int = 1
+    only: Any = None
 
 
 class SinkRecord(msgspec.Struct):
@@ -54,14 +61,6 @@ class SinkRecord(msgspec.Struct):
 
     def shown(self) -> dict[str, Any]:
         return {"id": self.id, "key": self.key or self.marker, "body": self.body}
-
-
-class SinkRequest(msgspec.Struct):
-    method: str
-    path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    body: bytes
 
 
 Answer = tuple[int, Any]
@@ -96,24 +95,47 @@ class SinkRun:
         marker = request.headers.get("x-marker")
         body = msgspec.json.decode(request.body or b"null")
         id = content_id(request.path, body)
-        fault = self._fault(id)
+        fault = self._fault(id, body)
         known = key if self.mode.keys else None
         about = {"id": id, "path": request.path, "key": known, "marker": marker, "body": body}
         self.write("posted", **about, process=process, fault=fault)
         if fault == "refuse":
             self.write("refused", id=id, key=key)
             return 409, {"error": "refused"}
-        if fault.startswith("late"):
+        if fault == "kill_before":
+            return self._kill(process)
+        if fault.startswith("late") or fault == "kill_late":
             landing = asyncio.ensure_future(self._land(SinkRecord(id, request.path, known, marker or key, body)))
             self.landings.add(landing)
             landing.add_done_callback(self.landings.discard)
+            if fault == "kill_late":
+                return self._kill(process)
             return None if fault == "late_cut" else await landing
         if fault == "slow":
             await asyncio.sleep(self.mode.delay or 0)
         answer = self._keep(SinkRecord(id, request.path, known, marker or key, body))
+        if fault == "kill_after":
+            return self._kill(process)
+        if fault == "kill_replied":
+            request.after_reply = self.kill_after_reply
         return {"error": (500, {"error": "failed after the commit"}), "cut": None}.get(fault, answer)
 
-    def _fault(self, id: str) -> str:
+    def _kill(self, process: str | None) -> Answer | None:
+        """Kill the client that sent the request, which named its process."""
+        if process is not None and process.isdecimal() and int(process) > 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
+            self.write("killed", process=process)
+        return None
+
+    async def kill_after_reply(self, request: SinkRequest) -> None:
+        """Kill the client whose answer was just written."""
+        await asyncio.sleep(self.mode.delay or 0)
+        self._kill(request.headers.get("x-process"))
+
+    def _fault(self, id: str, body: Any) -> str:
+        if self.mode.only is not None and body != self.mode.only:
+            return "none"
         self._met[id] = self._met.get(id, 0) + 1
         return self.mode.fault if self._met[id] <= self.mode.times else "none"
 
@@ -168,8 +190,8 @@ class SinkRun:
         match request.method, request.path:
             case "POST", "-/mode":
                 self.mode = msgspec.json.decode(request.body, type=FaultMode)
-                if self.mode.fault not in FAULTS:
-                    return 422, {"error": f"the faults are {', '.join(FAULTS)}"}
+                if self.mode.fault not in (*FAULTS, *KILLS):
+                    return 422, {"error": f"the faults are {', '.join((*FAULTS, *KILLS))}"}
             case "POST", "-/release":
                 for released in self.held:
                     released.set()
@@ -214,13 +236,15 @@ class SinkService:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while (request := await _read(reader)) is not None:
+            while (request := await read_request(reader)) is not None:
                 answer = await self._answer(request)
                 if answer is None:
                     writer.transport.abort()
                     return
-                _write(writer, *answer)
+                write_response(writer, *answer)
                 await writer.drain()
+                if request.after_reply is not None:
+                    await request.after_reply(request)
         except (OSError, asyncio.IncompleteReadError, msgspec.DecodeError):
             writer.transport.abort()
         finally:
@@ -245,31 +269,6 @@ class SinkService:
             case "DELETE":
                 return run.delete(request)
         return 404, {"error": f"nothing answers {request.method}"}
-
-
-async def _read(reader: asyncio.StreamReader) -> SinkRequest | None:
-    """The next request of a connection; None when its client has left."""
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError:
-        return None
-    first, *lines = head.decode("latin-1").split("\r\n")
-    method, target, _ = first.split(" ", 2)
-    headers = {
-        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
-    }
-    body = await reader.readexactly(int(headers.get("content-length", 0)))
-    parts = urlsplit(target)
-    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    return SinkRequest(method, unquote(parts.path), query, headers, body)
-
-
-def _write(writer: asyncio.StreamWriter, status: int, value: Any) -> None:
-    body = msgspec.json.encode(value)
-    head = (
-        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    writer.write(head.encode() + body)
 
 
 async def main(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from perdure.agent.commands.sandbox import Level, available, level_for
 from perdure.agent.commands.state import MIB, Bounds
 from perdure.agent.files.workspace import Workspace
 from perdure.errors import EffectInDoubt, NotDone
+from perdure.secrets import redaction
 from tests.agent.support.requirements import need_bubblewrap, need_landlock
 from tests.agent.support.sandbox_run import SandboxedFolder, until
 
@@ -50,6 +52,21 @@ def test_a_command_works_in_its_folder_and_reads_the_rest(sandboxed: SandboxedFo
     assert (ending.how, ending.code) == ("exited", 0), said
     assert (sandboxed.root / "src/deep/file").read_text() == "new\n"
     assert "root:" in said
+
+
+def test_a_command_runs_in_a_process_with_many_open_files(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while opened[-1] < 1100:
+            opened.append(os.dup(opened[0]))
+        ending, _ = sandboxed_at(Level.NONE, tmp_path).run("true")
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (ending.how, ending.code) == ("exited", 0)
 
 
 def test_nothing_outside_the_folder_can_be_written(sandboxed: SandboxedFolder) -> None:
@@ -188,7 +205,10 @@ def test_a_command_gets_no_descriptors_and_no_secrets(
     monkeypatch.setenv("PERDURE_STORE", "hush")
     monkeypatch.setenv("UNKNOWN_NAME", "hush")
     monkeypatch.setenv("LC_NAME", "hello")
-    _, said = any_sandboxed.run("echo /proc/self/fd/*; echo $ANTHROPIC_API_KEY $PERDURE_STORE $UNKNOWN_NAME $LC_NAME")
+    redaction.add("env:SECRET", "a-known-secret")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://example.org/a-known-secret/simple")
+    names = "$ANTHROPIC_API_KEY $PERDURE_STORE $UNKNOWN_NAME $PIP_INDEX_URL $LC_NAME"
+    _, said = any_sandboxed.run(f"echo /proc/self/fd/*; echo {names}")
     descriptors, told = said.splitlines()
     assert {int(Path(one).name) for one in descriptors.split()} <= {0, 1, 2, 3}  # 3 is the listing itself
     assert told == "hello"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import msgspec
 import pytest
 
 from perdure.agent.commands.read_only import is_read_only
+from perdure.agent.commands.runner import redaction_from
 from perdure.agent.files.workspace import Workspace
+from perdure.agent.history.command_origins import origins_of
 from perdure.agent.tools import command
 from perdure.agent.tools.command import pick, reattach, run_command, run_read_only
 from perdure.agent.tools.result import ToolResult
@@ -20,6 +23,8 @@ from perdure.artifacts.directory import Directory
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import LeaseLost, NotDone
 from perdure.runtime.definitions.tool import Call
+from perdure.secrets import redaction
+from perdure.secrets.stream import send_markers
 from tests.agent.support.command_worker import start_worker, workspace_of
 from tests.agent.support.sandbox_run import running_with, until
 
@@ -314,3 +319,56 @@ async def test_a_command_can_be_forgotten(workspace: Workspace) -> None:
     assert await reattach("k", workspace) is not None
     command.forget("k", workspace)
     assert await reattach("k", workspace) is None
+
+
+def test_a_known_secret_is_replaced_before_output_reaches_a_file(workspace: Workspace, folder: Path) -> None:
+    redaction.add("env:TOKEN", "a-value-of-a-test")
+    workspace.artifacts = Directory(folder / "artifacts")
+    with workspace.active():
+        said = run_command(call(), "printf a-value; sleep 0.2; echo -of-a-test; seq 1 6000; printf a-value-of")
+    assert said.text.startswith("exit 0\n[secret env:TOKEN]\n1\n")
+    (output,) = (folder / "scratch").rglob("1/output")
+    assert output.read_text().splitlines()[:2] == ["[secret env:TOKEN]", "1"]
+    assert output.read_text().endswith("6000\na-value-of")
+    assert said.artifact is not None
+    assert workspace.artifacts.get(said.artifact) == output.read_bytes()
+
+
+def test_a_secret_that_became_known_meanwhile_is_not_in_the_artifact(workspace: Workspace, folder: Path) -> None:
+    workspace.artifacts = Directory(folder / "artifacts")
+    late = Call("k", 1, "s", "e", lambda _: redaction.add("env:TOKEN", "a-value-of-a-test"))
+    with workspace.active():
+        said = run_command(late, "echo a-value-of-a-test; seq 1 6000; sleep 1.5")
+    assert said.artifact is not None
+    assert workspace.artifacts.get(said.artifact).startswith(b"[secret env:TOKEN]\n1\n")
+
+
+def test_a_runner_without_all_secrets_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    pipe, end = os.pipe()
+    send_markers(end, {b"a": b"b"})
+    assert redaction_from(pipe).feed(b"xa") == b"xb"
+    for given in ("61 62\n", "61 6", ""):
+        pipe, end = os.pipe()
+        os.write(end, given.encode())
+        os.close(end)
+        with pytest.raises(SystemExit, match="has died before it gave the secrets"):
+            redaction_from(pipe)
+
+
+@pytest.mark.parametrize(
+    ("command", "origins"),
+    [
+        ("ls src", []),
+        ("curl -s https://user@example.com/a.txt | head -1", ["web:example.com"]),
+        ("git fetch origin", ["web:git"]),
+        ("cat /etc/hostname ~/x ../y", ["file:/etc/hostname", "file:{home}/x", "file:{above}/y"]),
+        ("cat {root}/a.txt < /dev/zero", ["file:/dev/zero"]),
+        ("$PROGRAM x", ["web:*"]),
+    ],
+)
+def test_a_command_marks_what_it_has_read(tmp_path: Path, command: str, origins: list[str]) -> None:
+    places = {"home": str(Path.home()), "above": str(tmp_path.parent), "root": str(tmp_path)}
+    filled = command.replace("{root}", places["root"])
+    found = origins_of(filled, Workspace(tmp_path, session_uid="s", network=True))
+    assert found == [one.format(**places) for one in origins]

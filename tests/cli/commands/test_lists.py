@@ -141,6 +141,8 @@ def test_effects_are_filtered(some: Terminal) -> None:
     for options in (["--tool", "nothing"], ["--state", "failed"], ["--session", "done-1"], ["--in-doubt"]):
         assert some("effects", "--json", *options).lines == []
     assert len(some("effects", "--since", "1h", "--tool", "user_post", "--json").lines) == 1
+    assert [one["tool"] for one in some("effects", "--reach", "outside", "--json").lines] == ["user_post"]
+    assert some("effects", "--reach", "machine", "--json").lines == []
     assert some("effects", "--since", "0ms", "--json").lines == []
     assert some("effects", "--since", "yesterday").code == 2
 

@@ -94,7 +94,10 @@ def test_verdict_is_checked_before_it_is_recorded(terminal: Terminal, monkeypatc
     ):
         said = terminal("settle", effect, *given, "--because", "looked")
         assert (said.code, complaint in said.err) == (2, True), said
+    settle = f"  perdure settle {effect} --happened --because TEXT --result JSON  it was done; JSON is what the tool"
+    assert f"{settle} would return\n" in terminal("effects").out
     monkeypatch.delenv("PERDURE_APP")
+    assert f"{settle} would return, null for nothing\n" in terminal.process("effects").out
     unloaded = terminal.process("settle", effect, "--happened", "--because", "looked")
     assert (unloaded.code, "is not loaded" in unloaded.err, "--app" in unloaded.err) == (2, True, True)
     assert len(terminal("effects", "--in-doubt", "--json").lines) == 1

@@ -64,7 +64,9 @@ def test_resume_last_prefers_sessions_of_the_current_folder(terminal: Terminal) 
     assert "Session there " in terminal("resume", "--last").out
 
 
-def test_ls_shows_a_session_whose_process_died_here_at_once(terminal: Terminal) -> None:
+def test_ls_shows_a_session_whose_process_died_here_at_once(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     terminal.arm()
     assert terminal.process("run", "user_release", f"folder={terminal.folder}", "--id", "r").code == -signal.SIGKILL
     shown = terminal("ls").out
@@ -72,6 +74,12 @@ def test_ls_shows_a_session_whose_process_died_here_at_once(terminal: Terminal) 
     assert shown.endswith("Continue with\n  perdure resume r\n")
     (listed,) = terminal("ls", "--json").lines
     assert (listed["status"], listed["lost"]) == ("running", True)
+    died = "The process of r has died. Run `perdure resume r{}` to continue.\n"
+    assert terminal("show", "r").out.endswith(died.format(""))
+    monkeypatch.delenv("PERDURE_APP")
+    assert terminal.process("show", "r").out.endswith(died.format(" --app MODULE"))
+    assert terminal.process("ls").out.endswith("Continue with\n  perdure resume r --app MODULE\n")
+    assert "Run `perdure resume r --app MODULE` to do it." in terminal.process("resume", "r", "--plan").out
 
 
 def test_ls_does_not_call_a_session_of_another_machine_lost(terminal: Terminal) -> None:

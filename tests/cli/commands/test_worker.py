@@ -187,7 +187,7 @@ def test_attach_to_a_session_without_its_code_starts_one_worker(
     begin(str(terminal.folder / "perdure.db"), "s")
     monkeypatch.delenv("PERDURE_APP")
     said = terminal.process("attach", "s")
-    assert (said.code, "the code of user_sleeper, which was not loaded" in said.out) == (3, True)
+    assert (said.code, "the module that defines user_sleeper is not loaded" in said.out) == (3, True)
     (log,) = Path(terminal.folder / "perdure.db.d" / "logs").iterdir()
     assert log.read_text().count("worker w-") == 1
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -72,6 +73,8 @@ def test_output_equals_the_readme(kept: tuple[Path, str]) -> None:
 @pytest.mark.slow
 def test_suggested_commands_work(kept: tuple[Path, str]) -> None:
     folder, said = kept
+    environment = Path(sys.prefix, "bin", "activate")
+    assert which("perdure", path=clean()["PATH"]) or not environment.exists() or f"\n   . {environment}\n" in said
     lines = [line.split("   ")[0] for line in re.findall(r"^   (perdure .*)$", said, re.MULTILINE)]
     assert [shlex.split(line)[1] for line in lines] == ["show", "brief", "effects", "run"]
     for line in lines[:-1]:

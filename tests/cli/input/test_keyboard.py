@@ -13,7 +13,7 @@ import perdure
 from perdure.cli.input.keyboard import MARK, UNMARK, Keyboard
 from perdure.cli.live.conversation import Conversation
 from perdure.cli.live.screen import make_screen
-from perdure.cli.live.session_renderer import LogRenderer
+from perdure.cli.live.session_renderer import log_renderer
 from perdure.cli.prompts.wait_prompt import WaitPrompt
 from perdure.cli.shell import Shell
 from tests.cli.support.agents import AgentFolder, calls
@@ -154,13 +154,13 @@ async def test_line_entered_before_a_question_is_a_message(terminal: Terminal, m
     async with perdure.open("memory:") as runtime:
         view = await runtime.run((await runtime.start(keys_question.bind(), id="k")).id)
         shell, screen = Shell("memory:", json=False), make_screen(io.StringIO())
-        talk = Conversation(shell, runtime, view, LogRenderer(screen, runtime.store, view.uid, view.cursor), screen)
+        talk = Conversation(shell, runtime, view, log_renderer(screen, runtime.store, view.uid, view.cursor), screen)
 
         def typed() -> bool:
             talk._on_typed("yes")
             return True
 
-        talk.prompt = WaitPrompt(shell, runtime, screen, lambda: None, typed)
+        talk.prompt = WaitPrompt(shell, runtime, talk.source, screen, lambda: None, typed)
         await talk.check()
         what, heard = talk._queue.get_nowait()
         await talk._on_line(heard)

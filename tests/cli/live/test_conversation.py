@@ -62,6 +62,7 @@ def test_conversation_shows_everything_in_order(work: AgentFolder) -> None:
         f"    folder   {work.folder}",
         f"    sandbox  {available(work.folder)}" + ("" if available(work.folder) != "none" else SANDBOXES["none"]),
         "    network  no",
+        "    rule  default: No rule is about this part of the command, and the default is ask.",
         "  y  approve this call, once",
         "  s  approve it, and allow exactly this call again in this session",
         "  t  approve it, and allow every call of run_command in this session",
@@ -105,9 +106,13 @@ def test_tool_allowed_for_the_session_is_recorded_and_asks_no_more(work: AgentFo
         seat.until("4 model calls")
         assert "run_command: approved by ada" in seat.text
         assert seat.text.count("needs your approval") == 1
-    (said,) = [one for one in work("facts", "--json").lines if one["scope"].startswith("allowed:")]
-    assert (said["key"], said["updated_by"]) == ("run_command", "ada")
-    assert said["value"]["tool"] == "run_command"
+    (said,) = work("exemptions", "--json").lines
+    assert (said["rule"], said["tool"], said["intent_digest"], said["granted_by"]) == (
+        "default",
+        "run_command",
+        None,
+        "ada",
+    )
     assert {path.name for path in work.folder.iterdir()} == {"a.py", "b", "c"}
 
 

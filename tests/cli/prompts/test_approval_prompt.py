@@ -27,7 +27,7 @@ class Typing:
         self.screen.typed = lambda: (self.typed, "")
         self.typed = ""
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        self.prompt = ApprovalPrompt(Shell("memory:", json=False), None, self.screen, None)  # type: ignore[arg-type]
+        self.prompt = ApprovalPrompt(Shell("memory:", json=False), None, None, self.screen, None)  # type: ignore[arg-type]
         self.prompt._quiet_since = self.now
         monkeypatch.setattr(self.prompt, "ask", lambda: None)
 
@@ -69,9 +69,8 @@ def test_exact_call_is_allowed_again_and_another_is_asked(work: AgentFolder) -> 
         seat.type(" \n")
         seat.until("Done.")
     assert not (work.folder / "c").exists()
-    (granted,) = [one for one in work("facts", "--json").lines if one["scope"].startswith("allowed:")]
-    assert granted["key"].startswith("intent:")
-    assert granted["value"]["tool"] == "run_command"
+    (granted,) = work("exemptions", "--json").lines
+    assert (granted["rule"], granted["tool"], granted["intent_digest"] is not None) == ("default", "run_command", True)
     (effect,) = work("effects", "--state", "refused", "--json").lines
     assert effect["error"]["message"] == "ada denied it, without a reason."
 

@@ -75,6 +75,8 @@ class TerminalScreen:
 class PseudoTerminal:
     """The real executable, or another program, on a terminal of its own. Use it as a context manager."""
 
+    patience = PATIENCE
+
     def __init__(
         self, *arguments: str, cwd: Path, width: int = 120, program: str = PERDURE, **environment: str
     ) -> None:
@@ -117,17 +119,17 @@ class PseudoTerminal:
 
     def until(self, said: str, *, times: int = 1) -> str:
         """Read until the screen shows it; everything that can be read by then."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while self._text_to_cursor().count(said) < times:
             assert self._read(deadline), f"ended, or nothing in time, without {said!r}:\n{self.text}"
         return self.text
 
     def ended(self) -> int:
         """Read to the end, and give the exit code."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while self._read(deadline):
             pass
-        return self.process.wait(timeout=PATIENCE)
+        return self.process.wait(timeout=self.patience)
 
     def _read(self, deadline: float) -> bool:
         ready, _, _ = select.select([self.ours], [], [], max(0.0, deadline - time.monotonic()))

@@ -4,14 +4,14 @@ import asyncio
 import json
 from pathlib import Path
 
-from perdure import Agent
+from perdure import Agent, Gate, tool
 from perdure.agent.model import OnText, Reply, Request, ToolCall
 
 
 class SteppedModel:
     """Plays `pieces.json` in the folder that the prompt names: for each reply its pieces, each after a file `go-N-M`.
 
-    A last piece of the form {"delegate": TASK} is a call.
+    A last piece of the form {NAME: ARGUMENTS} is a call.
     """
 
     name = "slow"
@@ -29,4 +29,12 @@ class SteppedModel:
         return Reply("".join(said), calls, stop="calls" if calls else "end")
 
 
+@tool(replay="escalate", gate=Gate("stepped-gate", requester_may_decide=True))
+def stepped_merge(pr: int) -> str:
+    return f"merged {pr}"
+
+
 stepped_agent = Agent("stepped_agent", model=SteppedModel(), tools=["delegate"], policy=None, snapshots=False)
+stepped_merger = Agent(
+    "stepped_merger", model=SteppedModel(), tools=["ask_person", stepped_merge], policy=None, snapshots=False
+)

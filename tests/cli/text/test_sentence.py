@@ -12,7 +12,7 @@ from perdure.cli.commands.ls import KINDS, STATUSES
 from perdure.cli.text import plain
 from perdure.cli.text.grid import columns, grid
 from perdure.cli.text.sentence import SENTENCES, line, sentence
-from perdure.clock import format_time
+from perdure.clock import format_time, span
 from perdure.domain.effect import EffectState
 from perdure.domain.event import Event
 from perdure.domain.session import Status
@@ -73,7 +73,7 @@ def test_sentences_of_events() -> None:
     [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (7200, "2h"), (7500, "2h 5m"), (90000, "1d 1h")],
 )
 def test_duration_has_its_two_largest_units(seconds: int, said: str) -> None:
-    assert plain.span(seconds * 1_000_000) == said
+    assert span(seconds * 1_000_000) == said
 
 
 def test_text_is_shortened_and_escaped() -> None:

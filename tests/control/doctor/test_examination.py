@@ -85,7 +85,12 @@ def test_workers_are_dead_alive_or_unknown(target: str) -> None:
         me.id: Liveness.ALIVE, "w-gone": Liveness.DEAD, "w-afar": Liveness.CANNOT_TELL,
     }  # fmt: skip
     assert (levels(report.findings), report.healthy) == (["note"], True)
+    assert report.findings[0].do == "Nothing to do: other workers can take over their sessions."
     assert len(found.workers) == 3
+    alone = msgspec.structs.replace(report, workers=[one for one in report.workers if one.id == "w-gone"])
+    assert "`perdure serve` starts one" in next(one.do for one in judge(alone) if " died " in one.what)
+    assert not [one for one in of(alone).levels[2].needs if one.met]
+    assert [one.evidence for one in of(alone).levels[2].needs] == ["no worker is alive"]
 
 
 @pytest.mark.databases("sqlite")
@@ -97,6 +102,7 @@ def test_store_with_a_running_supervisor_is_served(target: str) -> None:
     assert {one.id: one.role for one in report.workers} == {me.id: "worker", "w-afar": "supervisor"}
     assert report.depth is not None
     assert report.depth.holds == "D2"
+    assert report.depth.levels[2].needs[0].evidence == "1 supervisor and 1 worker are alive"
 
 
 @pytest.mark.databases("sqlite")
@@ -153,7 +159,7 @@ def test_file_that_is_not_a_database_is_damaged(tmp_path: Path) -> None:
     path.write_bytes(b"a text of some kind\n" * 1000)
     report = examine(str(path))
     assert (report.healthy, levels(report.findings)) == (False, ["wrong"])
-    assert "damaged" in report.findings[0].what
+    assert "This is not a SQLite file." in report.findings[0].what
     assert path.read_bytes() == b"a text of some kind\n" * 1000
 
 

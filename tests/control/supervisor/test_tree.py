@@ -37,6 +37,11 @@ def test_tree_has_every_service_before_the_workers() -> None:
     assert [one.command for one in processes(tree)][-1] == ("perdure", "worker", "--drain", "1s", "--parent", "w-0")
 
 
+def test_tree_without_workers_has_only_the_services_that_are_wanted() -> None:
+    tree = serve_tree(("perdure",), (), parent="w-0", workers=0, drain=SECOND, without=("notifications",))
+    assert {one.id for one in processes(tree)} == set(SERVICES) - {"notifications"}
+
+
 def test_eight_workers_and_a_command_open_a_file_without_a_warning(tmp_path: Path) -> None:
     tree = [one.id for one in processes(serve_tree(("perdure",), (), parent="w-0", workers=8, drain=SECOND))]
     path = tmp_path / "s.db"

@@ -1,4 +1,4 @@
-"""Two versions of Perdure on one store: an older one, built from this repository's history, and this one."""
+"""An upgrade of a store in use: from an older Perdure, built from this repository's history, to this one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from perdure.errors import IllegalMove
 from perdure.runtime.deploy.migration import migrate_store
 from perdure.store import migrate
-from perdure.store.move import StoreTransaction
-from perdure.store.moves import event, meta, session
+from perdure.store.moves import session
 from perdure.store.store import Store, open_store
 from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
@@ -58,88 +58,70 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     server.drop_database(url)
 
 
-def holders(tx: StoreTransaction) -> set[int]:
-    """The process ids of all workers that took a session."""
-    found = set()
-    for one in session.page(tx, limit=1000):
-        for line in event.after(tx, one.uid, 0):
-            if line.kind in ("lease.acquired", "lease.taken_over"):
-                found.add(int(line.actor.rpartition(":")[2]))
-    return found
+class UpgradedStore:
+    """A store on which workers of an older version run sessions, and later those of this one."""
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-class SharedStore:
-    """A store on which workers of two versions run sessions."""
-
-    def __init__(self, store: Store, old: WorkerGroup, new: WorkerGroup) -> None:
-        self._store, self._old, self._new = store, old, new
-
-    def work_under_kills(self, first: int, dice: random.Random) -> int:
-        """Start sessions and kill workers until all have ended and both versions took some; returns the next number."""
-        deadline, next_kill = time.monotonic() + PATIENCE, time.monotonic() + 0.3
-        started = self._start(first, SESSIONS)
-        while (left := self._store.read_now(unfinished)) or not self._have_both_worked():
-            assert time.monotonic() < deadline, (left, self._new.log_text()[-2000:])
-            if not left:
-                started = self._start(started, started + first)
-            time.sleep(0.1)
-            for group in (self._old, self._new):
-                group.tend()
-            if time.monotonic() >= next_kill:
-                dice.choice((self._old, self._new)).kill(dice)
-                next_kill = time.monotonic() + dice.uniform(0.2, 0.8)
-        return started
-
-    def _start(self, first: int, end: int) -> int:
+    def start(self, first: int, end: int) -> None:
         for n in range(first, end):
             bound = KINDS[STARTED[n % 4]](n)
             one = session.NewSession(id=f"s-{n}", program=bound.program.name, arguments=bound.arguments)
             self._store.write_now(session.create(one, by="ada"))
-        return end
 
-    def _have_both_worked(self) -> bool:
-        took = self._store.read_now(holders)
-        return bool(took & self._old.started) and bool(took & self._new.started)
+    def finish_under_kills(self, group: WorkerGroup, dice: random.Random) -> None:
+        """Kill workers until every session has ended."""
+        deadline, next_kill = time.monotonic() + PATIENCE, time.monotonic() + 0.3
+        while (left := self._store.read_now(unfinished)) or not group.killed:
+            assert time.monotonic() < deadline, (left, group.log_text()[-2000:])
+            time.sleep(0.1)
+            group.tend()
+            if time.monotonic() >= next_kill:
+                group.kill(dice)
+                next_kill = time.monotonic() + dice.uniform(0.2, 0.8)
 
 
 @pytest.mark.slow
-def test_two_versions_share_a_store_under_kills(
+def test_an_upgrade_under_kills_loses_and_doubles_nothing(
     old_version: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Workers of the older version hold the upgrade back while they run, and their sessions continue on this one."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # where the locks of workers are
     half, dice = SESSIONS // 2, chance()
     began = time.monotonic()
     made = run_old(old_version, tmp_path, "-c", START, address, "0", str(half))
     assert made.stdout.strip() == "7", made.stderr
-    with Sink(tmp_path / "sink") as sink, WorkerGroup(
-        tmp_path, address, sink.url, workers=3, package=old_version
-    ) as old:  # fmt: skip
-        wait_until(lambda: bool(sink.lasting()), "the older version works", patience=PATIENCE)
-        done = migrate_store(address)
-        assert (done.before, done.after, done.known) == (7, 8, migrate.known())
-        assert done.waits_for
-        with open_store(address) as store, WorkerGroup(
-            tmp_path, address, sink.url, workers=3
-        ) as new:  # fmt: skip
-            run = SharedStore(store, old, new)
-            started = run.work_under_kills(half, dice)
-            assert store.read_now(meta.get, "schema_version") == "8"
+    with Sink(tmp_path / "sink") as sink:
+        with WorkerGroup(tmp_path, address, sink.url, workers=3, package=old_version) as old:
+            wait_until(lambda: bool(sink.lasting()), "the older version works", patience=PATIENCE)
+            for before in (7, 8):
+                with pytest.raises(IllegalMove, match=f"from version {before} to 8 only"):
+                    migrate_store(address)
+            seen = len(sink.lasting())
+            made = run_old(old_version, tmp_path, "-c", START, address, str(half), str(half + 4))
+            assert made.stdout.strip() == "8", made.stderr
+            wait_until(lambda: len(sink.lasting()) > seen, "the older version still works", patience=PATIENCE)
+            old.kill(dice)
+        finish_and_refuse(address, old_version, tmp_path)
+        with open_store(address) as store, WorkerGroup(tmp_path, address, sink.url, workers=3) as new:
+            run = UpgradedStore(store)
+            run.start(half + 4, SESSIONS)
+            run.finish_under_kills(new, dice)
             kills = old.killed + new.killed
             new.end()
-        old.end()
-        wanted = [body for n in range(started) for body in expected(STARTED[n % 4], n)]
+        wanted = [body for n in range(SESSIONS) for body in expected(STARTED[n % 4], n)]
         doubled, lost = doubled_and_lost(sink.lasting(), wanted)
     assert (doubled, lost) == ([], [])
-    finish_and_refuse(address, old_version, tmp_path)
     heads = ("sessions", "seconds", "kills", "doubled", "lost")
-    cells = (started, round(time.monotonic() - began, 1), kills, len(doubled), len(lost))
-    record("two versions on one store", heads, ("PostgreSQL" if "://" in address else "SQLite", *cells))
+    cells = (SESSIONS, round(time.monotonic() - began, 1), kills, len(doubled), len(lost))
+    record("an upgrade under kills", heads, ("PostgreSQL" if "://" in address else "SQLite", *cells))
 
 
 def finish_and_refuse(address: str, old_version: Path, home: Path) -> None:
-    """The contract step is applied when no older worker is left, and then the older version is refused."""
+    """The rest is applied when no older worker is left, and then the older version is refused."""
     done = migrate_store(address)
     assert (done.after, done.waits_for) == (migrate.known(), [])
     refused = run_old(old_version, home, "-m", "perdure", "ls", "--store", address)
     assert refused.returncode == 1
-    assert f"has schema {migrate.known()}, which needs Perdure with schema 8; this one has 7" in refused.stderr
+    assert f"has schema {migrate.known()}, which needs Perdure with schema 10; this one has 7" in refused.stderr

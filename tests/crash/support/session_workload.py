@@ -201,7 +201,7 @@ def session_rows(tx: StoreTransaction, id: str) -> dict[str, Any]:
     kept = checkpoint.latest(tx, uid, "f")
     found |= {
         "session": {k: v for k, v in row.to_dict().items() if k != "chain"},
-        "event": [[line.number, line.kind, line.actor, line.at, line.body] for line in event.after(tx, uid)],
+        "event": [[line.number, line.kind, line.actor, line.at, _nameless(line.body)] for line in event.after(tx, uid)],
         "wait": _all(wait.of_session(tx, uid)),
         "inbox": _all(one for name in INBOX if (one := inbox.get(tx, uid, name))),
         "step": _all(row for number in (0, 1) for row in step.of_session(tx, uid, number)),
@@ -212,6 +212,11 @@ def session_rows(tx: StoreTransaction, id: str) -> dict[str, Any]:
         "checkpoint": _all([kept] if kept else []),
     }
     return plain(found, uid, id)
+
+
+def _nameless(body: Any) -> Any:
+    """The body of an event without the identity: it is a user here, and a role there."""
+    return {name: value for name, value in body.items() if name != "identity"} if isinstance(body, dict) else body
 
 
 def _all(rows: Any) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import pytest
 import perdure
 from perdure import ApprovalDecision, ConfigError, IllegalMove, Session, program
 from tests.runtime.support.killed_calls import run_and_kill
+from tests.runtime.support.people import as_person, register
 from tests.runtime.support.receiving_app import asks_for_approval
 from tests.runtime.support.scripted_world import World
 from tests.seed import kill_points
@@ -75,10 +76,13 @@ async def test_denial_and_expiry_are_decisions_too(world: World) -> None:
 async def test_quorum_counts_people(world: World) -> None:
     await world.run(deploys.bind(2))
     asked = await approval_id(world)
-    for _ in range(2):
-        await world.rt.approve(asked, by="grace", because="fine")
+    register(world.rt.store, "grace", "alan")
+    for name in ("grace", "linus"):
+        with as_person("grace"):
+            await world.rt.approve(asked, by=name, because="fine")
     assert (await world.again()).waits[0].kind == "approval"
-    await world.rt.approve(asked, by="alan", because="fine")
+    with as_person("alan"):
+        await world.rt.approve(asked, by="alan", because="fine")
     assert (await answer_last(world))[0] == ApprovalDecision.APPROVED
 
 

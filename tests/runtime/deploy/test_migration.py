@@ -15,9 +15,8 @@ from perdure.runtime.deploy.migration import DAY, migrate_store
 from perdure.runtime.services.housekeeping import Housekeeping
 from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store import migrate
-from perdure.store.move import Move
 from perdure.store.moves import lease, meta, session, worker
-from perdure.store.store import Store, open_store
+from perdure.store.store import open_store
 from perdure.store.writer.lock import Presence
 from perdure.testing import ManualClock
 
@@ -110,29 +109,24 @@ def test_store_in_memory_needs_no_migration(target: str) -> None:
         migrate_store(target)
 
 
-def go_back(store: Store) -> None:
-    """Undo the contract step."""
-    create = "create index session_ready on session (queue, priority desc, updated_at) where status = 'ready'"
-    store.write_now(Move("test", "plain", lambda tx: tx.execute(create, [])))
-    store.write_now(meta.put("compatible_from", "7"))
-    store.write_now(meta.put("schema_version", "8"))
-
-
-async def test_contract_step_is_applied_when_no_older_worker_is_left(target: str) -> None:
+async def test_housekeeping_applies_the_contract_step_when_no_older_worker_is_left(target: str) -> None:
+    *known, _, contract = steps(target)
+    version = len(known)
+    last = msgspec.structs.replace(contract, number=version + 1, compatible_from=version)
     with open_store(target) as store:
-        go_back(store)
         runtime = Runtime(store)
-        locks = locks_of_store(store)
-        me = runtime.worker
-        alive = Presence(Path(locks.folder), "w-old")
-        row = store.read_now(worker.find, me.id)
+        alive = Presence(Path(locks_of_store(store).folder), "w-old")
+        row = store.read_now(worker.find, runtime.worker.id)
         assert isinstance(row, WorkerRecord)
         token = row.start_token.split(" ", 1)[1]
-        old = {"id": "w-old", "schema_from": 7, "schema_to": 7, "pid": 2**30, "start_token": f"1 {token}"}
+        older = {"schema_from": version - 1, "schema_to": version - 1}
+        old = {"id": "w-old", "pid": 2**30, "start_token": f"1 {token}"} | older
         store.write_now(worker.register(WorkerRecord(**(row.to_dict() | old))))
-        await Housekeeping(runtime).look()
-        assert store.read_now(meta.get, "schema_version") == "8"
+        keeper = Housekeeping(runtime)
+        keeper.migrations = [*known, last]
+        await keeper.look()
+        assert store.read_now(meta.get, "schema_version") == str(version)
         alive.close()
-        await Housekeeping(runtime).look()
-        assert store.read_now(meta.get, "schema_version") == str(migrate.known())
+        await keeper.look()
+        assert store.read_now(meta.get, "schema_version") == str(version + 1)
         runtime.close()

@@ -25,10 +25,11 @@ from perdure.domain.approval import Approval
 from perdure.domain.effect import intent_digest
 from perdure.runtime.ledger.policy import Intent
 from perdure.store.inspection import damage
-from perdure.store.moves import approval, lease
 from perdure.store.moves import effect as effects
+from perdure.store.moves import lease, quorum
 from perdure.store.moves import session as sessions
 from perdure.store.moves.effect_input import Dispatch
+from tests.runtime.support.people import as_person, register
 from tests.runtime.support.scripted_world import GATE, Outside, World
 from tests.store.support.sessions import raw
 
@@ -74,11 +75,14 @@ async def test_an_approval_by_weaker_rules_is_not_enough_for_a_stricter_gate(wor
     first = await the_approval(world)
     await world.rt.approve(first.id, by="grace", because="looks right")
     act.gate = Gate("merge", quorum=2)
+    register(world.rt.store, "grace", "linus")
     (asked,) = (await world.again()).waits
     assert (asked.kind, asked.id != first.id, outside.calls) == ("approval", True, [])
-    await world.rt.approve(asked.id, by="grace", because="looks right")
+    with as_person("grace"):
+        await world.rt.approve(asked.id, by="grace", because="looks right")
     assert (await world.again()).status == "waiting"
-    await world.rt.approve(asked.id, by="linus", because="looks right")
+    with as_person("linus"):
+        await world.rt.approve(asked.id, by="linus", because="looks right")
     view = await world.again()
     assert (view.status, len(outside.calls)) == ("done", 1)
     assert [one.consumed_by is None async for one in world.rt.approvals()] == [True, False]
@@ -132,17 +136,20 @@ async def test_one_vote_per_voter_a_quorum_and_the_requester_barred(world: World
     act = Outside().tool(gate=Gate("merge", quorum=2))
     await world.run(once(act).bind(), owner="ada")
     asked = await the_approval(world)
-    with pytest.raises(IllegalMove, match="ada requested"):
-        await world.rt.approve(asked.id, by="ada", because="mine")
-    with pytest.raises(ConfigError, match="reason"):
-        await world.rt.approve(asked.id, by="grace", because=" ")
-    for _ in range(2):
-        assert (await world.rt.approve(asked.id, by="grace", because="fine")).decision is None
-    with pytest.raises(Conflict, match="voted"):
-        await world.rt.deny(asked.id, by="grace", because="on second thoughts")
+    register(world.rt.store, "ada", "grace", "edsger", "barbara")
+    with as_person("ada"), pytest.raises(IllegalMove, match="ada owns the change"):
+        await world.rt.approve(asked.id, by="another", because="mine")
+    with as_person("grace"):
+        with pytest.raises(ConfigError, match="reason"):
+            await world.rt.approve(asked.id, by="grace", because=" ")
+        for _ in range(2):
+            assert (await world.rt.approve(asked.id, by="grace", because="fine")).decision is None
+        with pytest.raises(Conflict, match="voted"):
+            await world.rt.deny(asked.id, by="grace", because="on second thoughts")
     assert (await world.again()).status == "waiting"
-    assert (await world.rt.approve(asked.id, by="edsger", because="fine")).decision == "approved"
-    with pytest.raises(IllegalMove, match="approved already"):
+    with as_person("edsger"):
+        assert (await world.rt.approve(asked.id, by="edsger", because="fine")).decision == "approved"
+    with as_person("barbara"), pytest.raises(IllegalMove, match="approved already"):
         await world.rt.deny(asked.id, by="barbara", because="too late")
     assert (await world.again()).result == 7
 
@@ -310,7 +317,7 @@ async def test_vote_without_a_reason_decides(world: World) -> None:
     assert (await world.rt.deny(asked.id, by="grace")).decision == "denied"
     view = await world.again()
     assert view.result == "ApprovalDenied"
-    (vote,) = await world.rt.store.read(approval.votes, asked.session_uid, asked.id)
+    (vote,) = await world.rt.store.read(quorum.votes, asked.session_uid, asked.id)
     assert (vote.voter, vote.decision, vote.rationale) == ("grace", "denied", "")
 
 

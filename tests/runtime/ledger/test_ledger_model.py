@@ -16,13 +16,14 @@ from perdure.domain.effect import AttemptOutcome, Verdict
 from perdure.domain.lease import Holder
 from perdure.errors import IllegalMove, LeaseLost, PerdureError
 from perdure.store.move import Move
-from perdure.store.moves import approval, doubt, effect, event, lease, session, wait
+from perdure.store.moves import approval, doubt, effect, event, lease, principal, session, vote, wait
 from perdure.store.moves.approval import ApprovalRequest, approval_id
 from perdure.store.moves.attempt import attempts_of
 from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 from perdure.store.moves.session import NewSession
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
+from tests.runtime.support.people import as_person, register
 
 TTL = 3600 * 1_000_000
 RETRY = 3
@@ -66,6 +67,8 @@ class Ledger(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        if not self.store.read_now(principal.is_governed):
+            register(self.store, "ada", "grace", "edsger")
         self.expected: list[Expected] = []
         number = next(_numbers)
         new = NewSession(id=f"s-{number}", program="p", arguments={})
@@ -116,7 +119,8 @@ class Ledger(RuleBasedStateMachine):
         if not want.gated:
             return
         decision = ApprovalDecision.APPROVED if yes else ApprovalDecision.DENIED
-        move = approval.vote(self.uid, voter, approval_id(name(self.uid, number)), decision, because="why")
+        with as_person(voter):
+            move = vote.cast(self.uid, voter, approval_id(name(self.uid, number)), decision, because="why")
         if voter == "ada" or want.decision is not None or voter in want.votes:
             if voter not in want.votes:
                 self.refused(move)

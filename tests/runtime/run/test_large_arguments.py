@@ -102,7 +102,7 @@ async def test_policy_and_approval_are_about_the_whole_of_it(kept: World) -> Non
         return "ask"
 
     assert kept.rt.values.directory is not None
-    kept.rt.policy = Policy(policy, kept.clock)
+    kept.rt.policy = Policy(policy)
 
     @tool
     def write(text: str) -> int:

@@ -10,7 +10,17 @@ from tests.conftest import Scratch
 
 pytestmark = pytest.mark.postgres
 
-OF_THE_STORE = {"fact": "facts belong to a scope", "restore_exempt": "exemptions belong to a restore"}
+OF_THE_STORE = {
+    "fact": "facts belong to a scope",
+    "restore_exempt": "exemptions belong to a restore",
+    "notification": "its id is what receivers compare",
+    "model_usage": "it is summed by day, over all sessions",
+    "access": "reads are kept by time, also those of no session",
+    "feed": "it is read in the order of commits, over all sessions",
+    "exemption": "exemptions may cover many sessions",
+    "exemption_use": "uses belong to an exemption",
+    "search_entry": "the index of all sessions is read by the order in which it was made",
+}
 HOT = ("session", "effect", "attempt", "wait", "lease", "queue", "rate_limit", "worker")
 
 KEYS = """

@@ -116,7 +116,8 @@ def test_erasing_forgets_what_was_said_and_keeps_the_chain(store: Store) -> None
     assert store.write_now(event.erase(holder.uid, by="ada", numbers=[3], because="asked to")) == 1
     erased, kept, said = store.read_now(event.after, holder.uid, 2)
     assert (erased.body, erased.salt, kept.body) == (None, None, {"content": "other"})
-    assert (said.kind, said.body) == ("event.erased", {"numbers": [3], "because": "asked to"})
+    told = {"numbers": [3], "because": "asked to", "identity": store.identity}
+    assert (said.kind, said.body) == ("event.erased", told)
     store.read_now(event.verify, holder.uid)
 
 

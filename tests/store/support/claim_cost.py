@@ -34,6 +34,8 @@ def many_sessions(store: Store, count: int, programs: int = 1, first: int = 0) -
     if store.database.dialect == "postgres":
         text = text.replace("substr(", "right(").replace(", -32)", ", 32)")
     raw(store, text)
+    if store.database.dialect == "postgres":
+        raw(store, "analyze session")  # as the server does by itself after many changes, but not at once
 
 
 def cost_of_claim(store: Store, programs: int = 1, limit: int = 10) -> tuple[Claim, int]:

@@ -31,8 +31,8 @@ HOT: dict[str, Callable[[Holder], Move[Any]]] = {
     "effect.plan_and_dispatch": lambda holder: effect.plan_and_dispatch(
         holder,
         NewEffect(
-            id="e-1", position='["x"]', generation=0, tool="t", replay="escalate", targets="[]", intent="{}",
-            intent_digest="0" * 64, idempotency_key="1" * 64,
+            id="e-1", position='["x"]', generation=0, tool="t", replay="escalate", targets='["branch:main"]',
+            intent="{}", intent_digest="0" * 64, idempotency_key="1" * 64,
         ),
         Dispatch(worker="w", process="{}"),
     ),

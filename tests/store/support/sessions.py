@@ -18,7 +18,8 @@ TTL = 60 * SECOND
 TABLES = (
     *("session", "event", "wait", "inbox", "step", "task", "decision", "fact"),
     *("lease", "checkpoint", "artifact", "worker", "meta", "queue", "schedule", "rate_limit"),
-    *("effect", "attempt", "approval", "vote", "restore"),
+    *("effect", "attempt", "approval", "vote", "restore", "effect_target", "model_usage", "access", "feed", "feed_end"),
+    *("notification", "notification_channel", "search_entry", "search_position"),
 )
 
 # A schedule of every ten minutes.

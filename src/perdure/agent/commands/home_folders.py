@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import perdure
-from perdure.agent.git.links import find_git_folders
+from perdure.runtime.start.git_links import find_git_folders
 
 EMPTY = (Path("/tmp"), Path("/dev/shm"), Path("/run"))  # folders that every command finds empty
 READABLE = "PERDURE_READABLE"  # more paths that commands may read, separated by colons

@@ -15,6 +15,9 @@ The runner has a guard: its parent process, which only waits for it. If the runn
 command started becomes a child of the guard, and the guard ends it before it releases the lock. The death signal alone
 reaches the command but not its children, except in a process namespace.
 
+Known secrets in the output are replaced before they reach the file. A pipe brings them, and the runner begins only when
+it has all of them.
+
 It imports nothing but a little of the standard library, because every command waits for it. The lock and the worker's
 liveness descriptor stay with the runner: a command that had them could unlock both.
 """
@@ -30,6 +33,10 @@ import sys
 import time
 from contextlib import suppress
 
+TYPE_CHECKING = False  # `typing` would cost every command time
+if TYPE_CHECKING:
+    from perdure.secrets.stream import RedactionStream
+
 TICK, TAIL, GRACE = 0.05, 8192, 0.3
 SUBREAPER, _DEATH_SIGNAL = 36, 1
 
@@ -37,10 +44,11 @@ SUBREAPER, _DEATH_SIGNAL = 36, 1
 class Output:
     """The output of a command: up to a limit into the file, and the last lines of the rest."""
 
-    def __init__(self, path: str, limit: int) -> None:
+    def __init__(self, path: str, limit: int, redaction: RedactionStream | None = None) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._room = limit
         self._tail = b""
+        self._redaction = redaction
         self.left_out = 0
 
     def read_from(self, pipe: int) -> bool:
@@ -49,16 +57,21 @@ class Output:
             data = os.read(pipe, 1 << 16)
         except BlockingIOError:
             return False
+        self._keep(data if self._redaction is None else self._redaction.feed(data))
+        return bool(data)
+
+    def _keep(self, data: bytes) -> None:
         kept, rest = data[: self._room], data[self._room :]
         self._room -= len(kept)
         self._write(kept)
         self._tail = (self._tail + rest)[-TAIL:]
         self.left_out += len(rest)
-        return bool(data)
 
     def close(self, pipe: int) -> None:
         while self.read_from(pipe):
             pass
+        if self._redaction is not None:
+            self._keep(self._redaction.end())
         if self.left_out > len(self._tail):
             self._write(f"\n… {self.left_out - len(self._tail):,} bytes left out …\n".encode())
         self._write(self._tail)
@@ -111,6 +124,8 @@ def _free(folder: str) -> int:
 class CommandRunner:
     """One command, from its record to its end."""
 
+    redaction: RedactionStream | None = None
+
     def __init__(self, folder: str, cgroup: str, limits: dict[str, int]) -> None:
         self._folder = folder
         self._cgroup = cgroup
@@ -127,7 +142,7 @@ class CommandRunner:
             os.setpriority(os.PRIO_PROCESS, 0, self._priority - 10)
         self._control(SUBREAPER, 1)
         record(self._folder, "started", **_identity())
-        output = Output(f"{self._folder}/output", self._limits["output"])
+        output = Output(f"{self._folder}/output", self._limits["output"], self.redaction)
         try:
             pid, pipe = self._start(argv)
         except OSError as error:
@@ -320,11 +335,23 @@ def record(folder: str, name: str, **data: object) -> None:
     os.close(descriptor)
 
 
+def redaction_from(pipe: int) -> RedactionStream:
+    """What replaces known secrets in the output. Without all of them nothing begins."""
+    sys.path.append(__file__.rpartition("/perdure/")[0])
+    from perdure.secrets.stream import receive_markers
+
+    if (found := receive_markers(pipe)) is None:
+        sys.exit("the worker has died before it gave the secrets to replace")
+    return found
+
+
 def main(descriptors: str, folder: str, cgroup: str, limits: str, *argv: str) -> None:
     for one in descriptors.split(","):
         os.set_inheritable(int(one), False)
     pairs = (pair.split("=") for pair in limits.split(","))
     runner = CommandRunner(folder, cgroup, {name: int(value) for name, value in pairs})
+    for pipe in descriptors.split(",")[2:]:
+        runner.redaction = redaction_from(int(pipe))
     runner.fork_guard()
     runner.run(list(argv))
     with suppress(OSError):

@@ -24,6 +24,7 @@ from perdure.agent.commands.executables import own_code
 from perdure.agent.files.workspace import Workspace
 from perdure.config import FILE
 from perdure.errors import NotDone
+from perdure.secrets.redaction import found_in
 
 ADDED = "PERDURE_ENVIRONMENT"  # more names that commands may see, separated by commas
 _ALLOWED = frozenset(
@@ -198,16 +199,20 @@ def _refuse_kernel_files(root: Path) -> None:
 def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
     """The environment of a command: variables that are known to be harmless, and those that the user adds.
 
-    An address with a password in it is left out whatever its name, and nothing prompts or pages.
+    An address with a password, or a known secret, is left out whatever its name, and nothing prompts or pages.
     """
     added = {name.strip() for name in os.environ.get(ADDED, "").split(",")} | set(workspace.environment)
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name in added or ((name in _ALLOWED or name.startswith("LC_")) and not _PASSWORD.search(value))
+        if name in added or ((name in _ALLOWED or name.startswith("LC_")) and not _is_secret(value))
     }
     own = {} if level is Level.BUBBLEWRAP else {"TMPDIR": str(temporary)}
     return kept | _QUIET | own
+
+
+def _is_secret(value: str) -> bool:
+    return _PASSWORD.search(value) is not None or found_in(value) is not None
 
 
 def _protected(workspace: Workspace, hidden: tuple[Path, ...], *, read_only: bool) -> tuple[Path, ...]:

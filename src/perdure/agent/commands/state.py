@@ -40,6 +40,8 @@ from perdure.ids import digest
 from perdure.process import open_for_parent
 from perdure.runtime.workers.liveness import start_time
 from perdure.runtime.workers.private_folder import runtime_folder
+from perdure.secrets.redaction import byte_markers
+from perdure.secrets.stream import send_markers
 
 # Imported, and not run as a file, because then it is compiled only once; last on the path, so that it hides nothing.
 _SCRIPT = "import sys; sys.path.append(sys.argv[1]); import runner; runner.main(*sys.argv[2:])"
@@ -218,7 +220,10 @@ def _start_runner(
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start the runner. The descriptor becomes readable when the runner has ended, even if it is not our child."""
     alive, write_end = os.pipe()
-    inherited = (lock, write_end)
+    inherited, secrets, given = [lock, write_end], byte_markers(), None
+    if secrets:
+        given = os.pipe()
+        inherited.append(given[0])
     group = cgroup.make(bounds.processes)
     line = [str(folder), str(group or ""), _limits(bounds), *argv]
     start = [
@@ -243,12 +248,18 @@ def _start_runner(
         raise NotDone(f"The command could not be started: {error.strerror}.") from error
     finally:
         os.close(write_end)
+        if given is not None:
+            os.close(given[0])
+    if given is not None:
+        send_markers(given[1], secrets)
     return process, alive
 
 
 def _await_end(alive: int, beat: Callable[[], None]) -> None:
+    end = select.poll()  # `select` takes no descriptor above 1023
+    end.register(alive, select.POLLIN)
     try:
-        while not select.select([alive], [], [], BEAT)[0]:
+        while not end.poll(BEAT * 1000):
             _renew(beat)
     finally:
         os.close(alive)

@@ -83,7 +83,7 @@ async def record_in_log(runtime: Runtime, uid: str, body: dict[str, Any], *, key
             raise
 
 
-@tool(replay="idempotent", inflight="1s", retry=5, name="open_worktree")
+@tool(replay="idempotent", inflight="1s", retry=5, name="open_worktree", reach="workspace")
 def open_worktree(call: Call, repository: str, home: str, branch: str, commit: str | None, snapshot: str | None) -> str:
     """Give a branch a folder of its own; a second call completes what the first one started."""
     try:
@@ -105,7 +105,7 @@ class MergeReport(msgspec.Struct, frozen=True, omit_defaults=True):
     snapshot: str | None = None  # of the folder after the merge
 
 
-@tool(replay="idempotent", inflight="1s", retry=5, name="merge_branch", targets=("folder:{folder}",))
+@tool(replay="idempotent", inflight="1s", retry=5, name="merge_branch", targets=("folder:{folder}",), reach="workspace")
 def merge_branch(
     call: Call, folder: str, home: str, base: str, ours: str, theirs: str, mark: bool = False
 ) -> MergeReport:

@@ -20,8 +20,8 @@ import msgspec
 
 from perdure.agent.commands.executables import executable
 from perdure.agent.git import programs
-from perdure.agent.git.links import find_git_folders, top_of
 from perdure.errors import ConfigError, Damaged, StoreError, StoreFull, StoreUnavailable
+from perdure.runtime.start.git_links import find_git_folders, top_of
 
 LIMIT = 600.0  # seconds that one git command may take
 

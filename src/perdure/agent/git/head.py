@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.agent.git.links import GitFolders, find_git_folders, top_of
+from perdure.runtime.start.git_links import GitFolders, find_git_folders, top_of
 
 
 def head_of(root: Path) -> dict[str, str | None] | None:

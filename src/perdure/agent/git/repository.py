@@ -1,4 +1,4 @@
-"""Runs git in the folder of a session, and in no other repository (`perdure.agent.git.links`).
+"""Runs git in the folder of a session, and in no other repository (`perdure.runtime.start.git_links`).
 
 Git outside the sandbox gets only the environment variables that it needs, reaches no network except for an approved
 push, and runs no program that the repository names (`perdure.agent.git.programs`). A query is short and takes no lock;
@@ -23,9 +23,9 @@ from perdure.agent.commands.executables import executable
 from perdure.agent.commands.sandbox import command_line, environment, level_for
 from perdure.agent.files.workspace import here
 from perdure.agent.git import programs
-from perdure.agent.git.links import find_git_folders
 from perdure.agent.tools.result import short
 from perdure.errors import NotDone
+from perdure.runtime.start.git_links import find_git_folders
 
 QUERY_SECONDS = 60.0  # seconds
 MAX_TEXT = 1 << 20

@@ -35,7 +35,6 @@ from perdure.agent.commands.sandbox import Level, command_line, environment, lev
 from perdure.agent.commands.state import Bounds, limits_of
 from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.git import hook_runner, programs
-from perdure.agent.git.links import find_git_folders
 from perdure.agent.git.programs import FILTER, HOOK, REACHES, SIGNS
 from perdure.agent.git.repository import (
     GitResult,
@@ -50,6 +49,7 @@ from perdure.agent.git.repository import (
 from perdure.durable import make_folder
 from perdure.errors import NotDone
 from perdure.ids import digest
+from perdure.runtime.start.git_links import find_git_folders
 from perdure.runtime.workers.private_folder import runtime_folder
 
 GIT_SECONDS = 600  # seconds; hooks run tests

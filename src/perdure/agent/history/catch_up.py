@@ -20,8 +20,10 @@ from perdure.domain.event import Event
 from perdure.domain.fact import Fact, private_scope
 from perdure.domain.task import TaskState
 from perdure.ids import digest
+from perdure.runtime.policy.call_facts import MODEL_CALL
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import decision, event, fact, inbox, task
+from perdure.store.moves import approval, decision, event, fact, inbox, task
+from perdure.store.moves import effect as effects
 
 MOST = 20  # items of one kind that are listed one by one
 OUTSIDE = {
@@ -57,6 +59,7 @@ def since_last_line(tx: StoreTransaction, uid: str, state: State, found: InboxSt
     said = state.said(uid)
     events = event.after(tx, uid, said, limit=500)
     others = [line for line in events if is_outside(line) and line.number > state.number]
+    others = [line for line in others if not permits_model(tx, line)]
     facts = [*found.orders, *fact.listing(tx, private_scope(uid))]
     stale = [one for one in facts if one.is_stale(tx.now)]
     asked, waited = waited_for(events, "think")
@@ -76,6 +79,14 @@ def is_outside(line: Event) -> bool:
     """Whether an event was recorded by another process and is worth reporting."""
     marked = isinstance(line.body, dict) and line.body.get("outside") is True
     return line.kind in OUTSIDE and (line.kind not in MARKED or marked)
+
+
+def permits_model(tx: StoreTransaction, line: Event) -> bool:
+    """Whether a person decided about a model call. A line about it would make it another call, and be asked about."""
+    if line.kind != "approval.decided":
+        return False
+    decided = approval.get(tx, line.session_uid, str((line.body or {}).get("approval")))
+    return effects.get(tx, line.session_uid, decided.effect_id).tool == MODEL_CALL
 
 
 async def note(ledger: AgentLedger, state: State, since: RecentChanges) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from perdure.store.moves import session as sessions
 
 FINGERPRINT = digest(CODEC)
 END = 2**62
+DEEPEST = 100  # sessions above a session
 
 
 class AgentRecords(Records):
@@ -37,6 +38,7 @@ class AgentRecords(Records):
         folder: SessionFolder | None,
         inbox: InboxState,
         since: RecentChanges,
+        brought: tuple[str, ...] = (),
     ) -> None:
         super().__init__(session)
         self.state = state
@@ -44,6 +46,7 @@ class AgentRecords(Records):
         self.checkpointed = checkpointed  # the line after which there is a checkpoint in this session's own log
         self.inbox = inbox
         self.since = since
+        self.brought = brought  # the origins of what its task may be made of: what the sessions above it have read
         self.resting = (
             False  # a rest is still open: a run was killed, or something other than a message woke the session
         )
@@ -55,12 +58,33 @@ def read(tx: StoreTransaction, uid: str) -> AgentRecords:
     state, checkpointed = state_of(tx, session)
     inbox = read_inbox(tx, uid, mode_of(state), session.repository)
     since = catch_up.since_last_line(tx, uid, state, inbox)
-    records = AgentRecords(session, state, checkpointed, session_folder(tx, session), inbox, since)
+    folder, brought = session_folder(tx, session), brought_origins(tx, session)
+    records = AgentRecords(session, state, checkpointed, folder, inbox, since, brought)
     records.repeated = session_retry.repeated(tx, session, END)
     records.resting = not since.unread and bool(message.message_waits(tx, uid))  # a message ends every rest
     for effect in effects.unsettled(tx, uid):
         records.effects[CallPosition("", "call", effect.id, "", effect.generation)] = effect
     return records
+
+
+def origins_of(records: Records) -> tuple[str, ...]:
+    """Where what a session has read comes from, as far as a run knows it now."""
+    assert isinstance(records, AgentRecords)
+    return tuple(dict.fromkeys([*records.brought, *records.state.origins]))
+
+
+def brought_origins(tx: StoreTransaction, session: SessionRecord) -> tuple[str, ...]:
+    """What the sessions that gave a sub-agent its task have read: the task may be made of it."""
+    found: dict[str, None] = {}
+    for _ in range(DEEPEST):
+        above = session.parent_uid or session.forked_from
+        row = None if above is None else tx.one("session.get", uid=above)
+        if row is None:
+            break
+        is_task, session = session.parent_uid is not None, SessionRecord.from_row(row)
+        if is_task:
+            found |= dict.fromkeys(state_of(tx, session)[0].origins)
+    return tuple(found)
 
 
 def state_of(tx: StoreTransaction, session: SessionRecord, through: int = END) -> tuple[State, int]:

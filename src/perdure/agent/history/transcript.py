@@ -64,6 +64,7 @@ class OpenCall(NamedTuple):
     nth: int
     name: str
     arguments: Any
+    secret: str | None = None  # the reference of a known secret that was in the arguments
 
 
 class State(msgspec.Struct):
@@ -197,7 +198,7 @@ class State(msgspec.Struct):
         answered = {one.body["index"] for one in since if one.role == "tool" and _answers(one, asked)}
         calls = asked.body.get("calls") or []
         return [
-            OpenCall(asked, index, call["name"], call["arguments"])
+            OpenCall(asked, index, call["name"], call["arguments"], call.get("secret"))
             for index, call in enumerate(calls)
             if index not in answered
         ]

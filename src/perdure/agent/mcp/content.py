@@ -7,6 +7,7 @@ from typing import Any
 from perdure.agent.tools.result import LIMIT, ToolResult, plain, short, text_result
 from perdure.errors import ConfigError
 from perdure.ids import encode
+from perdure.secrets.redaction import redact
 
 MOST = 1000  # parts of one result
 
@@ -21,7 +22,7 @@ def result_of(server: str, answer: Any) -> ToolResult:
             texts = [encode(answer.structured_content)]
         except Exception:  # any JSON value of a stranger
             texts = ["[the result cannot be shown]"]
-    text = "\n".join(texts) or "(nothing)"
+    text = redact("\n".join(texts)) or "(nothing)"
     more: dict[str, Any] = {"origin": f"mcp:{server}", "failed": bool(answer.is_error)}
     try:
         return text_result(text, **more)

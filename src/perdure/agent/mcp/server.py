@@ -29,9 +29,10 @@ _REPLAYS = (Replay.PURE, Replay.IDEMPOTENT, Replay.ESCALATE)
 class MCPServer:
     """An MCP server: `MCPServer("files", command=["mcp-files", "."])`, or `MCPServer("wiki", url="https://…")`.
 
-    `tools` declares what is known about its tools: `{"search": {"replay": "pure"}}`; None hides a tool. Undeclared
-    tools are `escalate`. A command runs in the sandbox of the agent's commands, unless `sandbox=False`; `network` lets
-    it use the network, and `env` adds variables to its environment. `timeout` limits each call.
+    `tools` declares what is known about its tools: `{"search": {"replay": "pure", "reach": "machine"}}`; None hides a
+    tool. Undeclared tools are `escalate` and reach `outside`. A command runs in the sandbox of the agent's commands,
+    unless `sandbox=False`; `network` lets it use the network, and `env` adds variables to its environment. `timeout`
+    limits each call.
     """
 
     __module__ = "perdure"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from perdure.errors import ConfigError
+from perdure.secrets import redaction
 
 T = TypeVar("T")
 LARGEST_ERROR = 1 << 20  # bytes of an error response that are read
@@ -30,6 +31,8 @@ class Access:
         self.key = os.environ.get(variable, "").strip() or (NO_KEY if self.base_url else "")
         if not self.key:
             raise ConfigError(f"There is no key for {package}.", hint=f"Set {variable} in the environment.")
+        if self.key != NO_KEY:
+            redaction.add(f"env:{variable}", self.key)
         if not self.key.isascii():
             raise ConfigError(f"{variable} is not a valid key: it contains characters that are not ASCII.")
 

@@ -34,7 +34,7 @@ def final_answer_tool(output: Any) -> AgentTool:
         return answer
 
     final_answer.__annotations__ = {"answer": output, "return": output}
-    return AgentTool(make_tool(final_answer, NAME, replay="pure"), kind="answer")
+    return AgentTool(make_tool(final_answer, NAME, replay="pure", reach="none"), kind="answer")
 
 
 def deliver(offered: AgentTool, call: OpenCall, arguments: dict[str, Any]) -> CallReport:

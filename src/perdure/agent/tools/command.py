@@ -22,12 +22,14 @@ from perdure.agent.commands.sandbox import Level, available, command_line, envir
 from perdure.agent.commands.state import Bounds, CommandAttempts, CommandExit, CommandState
 from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.git.repository import SETTINGS
+from perdure.agent.history.command_origins import origins_of
 from perdure.agent.tools.result import ToolResult, plain, short
 from perdure.config import FILE
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import NotDone, StoreError
 from perdure.ids import new_uid
 from perdure.runtime.definitions.tool import Call, Tool, tool
+from perdure.secrets.redaction import stream
 
 __all__ = ["READ_ONLY", "end", "forget", "is_read_only", "pick", "reattach", "run_command", "run_read_only"]
 
@@ -44,7 +46,7 @@ _ENDINGS = {
 }
 
 
-@tool(replay="escalate")
+@tool(replay="escalate", reach="machine")
 def run_command(call: Call, command: str, timeout: int = 120) -> ToolResult:
     """Run a shell command in the folder; returns its exit code and its output. `timeout` is in seconds.
 
@@ -57,7 +59,7 @@ def run_command(call: Call, command: str, timeout: int = 120) -> ToolResult:
 run_command.outlives_worker = True
 
 
-@tool(name="run_command.look", replay="pure", retry=1)
+@tool(name="run_command.look", replay="pure", retry=1, reach="machine")
 def run_read_only(call: Call, command: str, timeout: int = 120) -> ToolResult:
     """Run a command that only reads."""
     if not _is_read_only(command) or (argv := words(command)) is None:
@@ -200,9 +202,11 @@ def _result(command_exit: CommandExit, workspace: Workspace, *, changed: bool) -
     output = command_exit.folder / "output"
     size = output.stat().st_size if output.exists() else 0
     parts = (_describe_exit(command_exit), _output_text(output, size), _rename_settings(command_exit, workspace))
+    command = (command_exit.folder / "command").read_text(encoding="utf-8", errors="replace")
     return ToolResult(
         "\n".join(filter(None, parts)),
-        origin=_origin((command_exit.folder / "command").read_text(encoding="utf-8", errors="replace")),
+        origin=_origin(command),
+        origins=origins_of(command, workspace),
         artifact=_store_output(output, workspace) if size > SHOWN else None,
         failed=command_exit.how != "exited" or command_exit.code != 0,
         changed=changed,
@@ -251,13 +255,22 @@ def _pieces(read: Callable[[], bytes]) -> Iterator[bytes]:
         yield chunk
 
 
+def _redacted(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The runner knew the secrets that were known when the command began; others may be known since then."""
+    if (redaction := stream()) is None:
+        yield from pieces
+        return
+    yield from map(redaction.feed, pieces)
+    yield redaction.end()
+
+
 def _store_output(output: Path, workspace: Workspace) -> str | None:
     """Store the bytes first; the recorded result claims them. A full disk costs the rest of the output only."""
     if workspace.artifacts is None:
         return None
     try:
         with open(output, "rb") as file:
-            return workspace.artifacts.put(_pieces(lambda: file.read(CHUNK)))[0]
+            return workspace.artifacts.put(_redacted(_pieces(lambda: file.read(CHUNK))))[0]
     except StoreError:
         return None
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from perdure.agent.files.safe_files import real_path
 from perdure.agent.files.workspace import here
-from perdure.agent.git.links import find_git_folders
 from perdure.agent.git.lock import repository_lock, write_lock
 from perdure.agent.git.programs import names_program
 from perdure.agent.git.repository import GitResult, commit_of, current_branch, query, query_files, require_repository
@@ -24,6 +23,7 @@ from perdure.agent.tools.hidden_arguments import ReadDigests, prepares
 from perdure.agent.tools.result import ToolResult, plain, short, text_result
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import Call, Outcome, tool
+from perdure.runtime.start.git_links import find_git_folders
 
 TRAILER = "Perdure-Effect"
 MESSAGE = 20_000
@@ -31,7 +31,7 @@ LOOKALIKES = 200
 DIFFER = ("--cached", "--quiet", "--no-ext-diff", "--no-textconv")
 
 
-@tool(replay="probe", inflight="1s", retry=5, targets=("branch:{branch}",))
+@tool(replay="probe", inflight="1s", retry=5, targets=("branch:{branch}",), reach="workspace")
 def git_commit(call: Call, message: str, branch: str, before: str | None, paths: list[str] | None = None) -> ToolResult:
     """Commit the files in `paths`, or everything that changed, to the current branch. Shows what was committed."""
     with write_lock("index.lock", "HEAD.lock", f"refs/heads/{branch}.lock") as lock:

@@ -31,7 +31,7 @@ _START = re.compile(r"([-+])(\d+)")
 AROUND, AROUND_WIDTH = 3, 200  # lines before and after an edit that a person is shown, and characters of each
 
 
-@tool(replay="probe", inflight="1s", targets=("file:{path}",))
+@tool(replay="probe", inflight="1s", targets=("file:{path}", "path:{path}"), reach="workspace")
 def write_file(call: Call, path: str, content: str, before: str | None) -> ToolResult:
     """Write a whole file, new or read before, and make the folders it needs. Returns how much was written."""
     call.reference(path)
@@ -57,7 +57,7 @@ def prepare_write(known: ReadDigests, *, path: str, content: str) -> dict[str, A
     return {"path": name, "before": before}
 
 
-@tool(replay="probe", inflight="1s", targets=("file:{path}",))
+@tool(replay="probe", inflight="1s", targets=("file:{path}", "path:{path}"), reach="workspace")
 def edit_file(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> ToolResult:
     """Replace `old`, which must occur in the file exactly once, with `new`; with `all`, every `old`. Shows a diff."""
     real = writable_path(path)
@@ -102,14 +102,17 @@ def write_details(workspace: Workspace, given: dict[str, Any]) -> dict[str, Any]
 
 
 def edit_details(workspace: Workspace, given: dict[str, Any]) -> dict[str, Any]:
-    """The number of the first changed line, and the lines around the change."""
+    """The number of the first changed line, what is around the change in its first and last line, and other lines."""
     content = content_of(workspace.inside(given["path"])) or b""
     text, old = content.decode(errors="replace").replace("\r\n", "\n"), given["old"].replace("\r\n", "\n")
     if (start := text.find(old)) < 0:
         return {}
     lines, first = text.split("\n"), text.count("\n", 0, start)
     last = first + old.count("\n") + (not old.endswith("\n"))
-    return {
+    lead = text[text.rfind("\n", 0, start) + 1 : start]
+    tail = "" if old.endswith("\n") else text[start + len(old) :].partition("\n")[0]
+    within = {"lead": lead, "tail": tail}
+    return {name: plain(one)[:AROUND_WIDTH] for name, one in within.items() if one} | {
         "line": first + 1,
         "before": [plain(one)[:AROUND_WIDTH] for one in lines[max(0, first - AROUND) : first]],
         "after": [plain(one)[:AROUND_WIDTH] for one in lines[last : last + AROUND]],

@@ -32,7 +32,7 @@ _COMPATIBLE = ipaddress.ip_network("::/96")  # an old form for IPv4 addresses
 TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "csv", "form-urlencoded")
 
 
-@tool(replay="pure", retry=1)
+@tool(replay="pure", retry=1, reach="outside")
 def fetch_url(url: str) -> ToolResult:
     """Fetch an http or https address and return its text; HTML is reduced to the visible text."""
     if not here().network:

@@ -21,7 +21,7 @@ FILES = 50_000  # walked at most
 BINARY = 256  # bytes shown of a binary file
 
 
-@tool(replay="pure", retry=1)
+@tool(replay="pure", retry=1, reach="workspace")
 def read_file(path: str, offset: int = 1, limit: int = 400) -> ToolResult:
     """Read a text file from line `offset`, at most `limit` lines. Returns numbered lines and the number of lines."""
     if offset < 1 or limit < 1:
@@ -88,7 +88,7 @@ class _Pages:
         return "\n".join([about, *self._lines])
 
 
-@tool(replay="pure", retry=1)
+@tool(replay="pure", retry=1, reach="workspace")
 def list_files(path: str = ".", depth: int = 2) -> ToolResult:
     """List the files in a folder, `depth` levels deep, without what git ignores. One path per line."""
     top = real_path(path)

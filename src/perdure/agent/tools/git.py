@@ -22,7 +22,7 @@ from perdure.runtime.definitions.tool import Call, Outcome, tool
 __all__ = ["HIDDEN", "PREPARE", "git_branch", "git_commit", "git_diff", "git_log", "git_push", "git_status"]
 
 
-@tool(replay="pure", retry=1)
+@tool(replay="pure", retry=1, reach="workspace")
 def git_status() -> ToolResult:
     """Show the branch, and which files are changed, staged or untracked."""
     require_repository()
@@ -30,7 +30,7 @@ def git_status() -> ToolResult:
     return text_result(done.text.decode(errors="replace").rstrip(), origin="command:git status")
 
 
-@tool(replay="pure", retry=1)
+@tool(replay="pure", retry=1, reach="workspace")
 def git_diff(path: str | None = None) -> ToolResult:
     """Show the differences from the last commit, in the whole folder or one file or folder; new files are left out."""
     require_repository()
@@ -40,7 +40,7 @@ def git_diff(path: str | None = None) -> ToolResult:
     return text_result(done.text.decode(errors="replace") or "Nothing differs.", origin="command:git diff")
 
 
-@tool(replay="pure", retry=1)
+@tool(replay="pure", retry=1, reach="workspace")
 def git_log(limit: int = 20) -> ToolResult:
     """Show the last commits of the branch, the newest first: short name, day, author, subject."""
     require_repository()
@@ -51,7 +51,7 @@ def git_log(limit: int = 20) -> ToolResult:
     return text_result(done.text.decode(errors="replace").rstrip(), origin="command:git log")
 
 
-@tool(replay="probe", inflight="1s", retry=5, targets=("branch:{name}",))
+@tool(replay="probe", inflight="1s", retry=5, targets=("branch:{name}",), reach="workspace")
 def git_branch(call: Call, name: str, leaving: str, before: str | None) -> ToolResult:
     """Create a new branch at the current commit and check it out. Returns the current branch."""
     call.reference(f"refs/heads/{name}")

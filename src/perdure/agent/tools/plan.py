@@ -31,7 +31,7 @@ class Item(msgspec.Struct, frozen=True):
     state: Literal["open", "active", "blocked", "done", "dropped"] = "open"
 
 
-@tool(replay="joint")
+@tool(replay="joint", reach="none")
 def plan(log: Log, tasks: list[Item]) -> ToolResult:
     """Record the plan as a list of tasks with their state, or update it; returns the whole plan.
 
@@ -51,7 +51,7 @@ def plan_text(tasks: list[Task]) -> str:
     return "\n".join(f"[{marks.get(TaskState(one.state), ' ')}] {one.title}" for one in tasks) or "(no tasks)"
 
 
-@tool(replay="joint")
+@tool(replay="joint", reach="none")
 def decide(log: Log, decision: str, because: str, then: str | None = None) -> ToolResult:
     """Record a decision and its reason before acting on it; returns its id, for `decided`."""
     id = "d-" + digest(encode([decision, because]))[:12]
@@ -59,14 +59,14 @@ def decide(log: Log, decision: str, because: str, then: str | None = None) -> To
     return ToolResult(id)
 
 
-@tool(replay="joint")
+@tool(replay="joint", reach="none")
 def decided(log: Log, id: str, outcome: str) -> ToolResult:
     """Record the outcome of a decision."""
     _decisions.settle.on(log, id, outcome)
     return ToolResult(f"The outcome of {id} is recorded.")
 
 
-@tool(replay="joint")
+@tool(replay="joint", reach="none")
 def remember(log: Log, key: str, value: str, everywhere: bool = False, stale_after: str | None = None) -> ToolResult:
     """Store a fact under a key, for this session or, with `everywhere`, for every session of this repository.
 
@@ -77,7 +77,7 @@ def remember(log: Log, key: str, value: str, everywhere: bool = False, stale_aft
     return ToolResult(f"Stored {key}, version {stored.version}.")
 
 
-@tool(replay="joint")
+@tool(replay="joint", reach="none")
 def recall(log: Log, key: str | None = None, everywhere: bool = False) -> ToolResult:
     """Return a fact by its key, or all known facts, each with its age."""
     scope = _scope(log, everywhere)
@@ -97,7 +97,7 @@ def _scope(log: Log, everywhere: bool) -> str:
     return private_scope(log.uid) if where is None else repository_scope(where)
 
 
-@tool(replay="joint")
+@tool(replay="joint", reach="none")
 def save_artifact(log: Log, name: str, content: str, digest: str, size: int) -> ToolResult:
     """Store a text, such as a report or a log, with the session; returns its digest."""
     artifact.index.on(
@@ -117,13 +117,13 @@ def prepare_artifact(arguments: dict[str, Any], _known: Any) -> dict[str, Any]:
     return arguments | {"digest": name, "size": size}
 
 
-@tool(replay="pure")
+@tool(replay="pure", reach="none")
 def ask_person(question: str, choices: list[str] | None = None) -> ToolResult:
     """Ask the person a question and wait, for as long as it takes, for the answer."""
     raise NotDone("Only an agent can ask a question; the tool cannot be called directly.")
 
 
-@tool(replay="pure")
+@tool(replay="pure", reach="none")
 def delegate(task: str) -> ToolResult:
     """Let a second agent with the same tools do a task, and return its answer."""
     raise NotDone("Only an agent can delegate a task; the tool cannot be called directly.")

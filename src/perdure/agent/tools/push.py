@@ -34,7 +34,13 @@ COMMITS = 20  # commits that a person is shown
 PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
 
 
-@tool(replay="probe", inflight="30s", targets=("branch:{branch}",), leases=("push:{shared}",))
+@tool(
+    replay="probe",
+    inflight="30s",
+    targets=("branch:{branch}", "remote:{remote}"),
+    leases=("push:{shared}",),
+    reach="outside",
+)
 def git_push(
     call: Call,
     commit: str,

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.agent.files.workspace import here
 from perdure.errors import StoreError
+from perdure.secrets.redaction import redact
 
 LIMIT = 50_000  # characters of one result; the whole is stored as an artifact if the store has a folder for them
 LINE = 2_000
@@ -19,6 +20,7 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a tool: text for the model, and facts for the record.
 
     origin    where the text came from: `file:src/a.py`, `web:https://…`, `command:…`
+    origins   further ones, such as the hosts that a command names
     read      path in the folder -> digest of its content as read or written; None: there is no such file
     artifact  digest of the whole, when the text is only a part of it
     failed    the call worked, and its result is a failure, such as an exit code
@@ -29,6 +31,7 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str
     origin: str | None = None
+    origins: list[str] = []
     read: dict[str, str | None] = {}
     artifact: str | None = None
     failed: bool = False
@@ -50,7 +53,7 @@ def source_of(result: str, arguments: Mapping[str, Any]) -> str | None:
 
 def text_result(text: str, **more: Any) -> ToolResult:
     """Text of any length, as a result: a long text is cut, and stored whole as an artifact."""
-    shown = plain(text)
+    shown = plain(redact(text))
     if len(shown) <= LIMIT:
         return ToolResult(shown, **more)
     head = shown[: LIMIT - 100]

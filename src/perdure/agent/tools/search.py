@@ -38,7 +38,7 @@ class _Line(msgspec.Struct):
     error: str | None = None
 
 
-@tool(replay="pure", retry=1)
+@tool(replay="pure", retry=1, reach="workspace")
 def search_files(pattern: str, path: str = ".", glob: str | None = None) -> ToolResult:
     """Search text files for a Python regular expression, line by line; `glob`, such as `*.py` or `src/**/test_*.py`,
     selects the files. Returns `path:line: text` for each match; what git ignores is left out.

@@ -13,6 +13,7 @@ import click
 from perdure.cli.commands.effect_details import artifact_folder
 from perdure.cli.shell import Shell, command, is_terminal
 from perdure.cli.subcommands import ListingCommand
+from perdure.config import is_service
 
 if TYPE_CHECKING:
     from perdure.artifacts.directory import Directory
@@ -34,7 +35,8 @@ def ls(shell: Shell, id: str | None, limit: int) -> None:
     from perdure.artifacts.directory import Directory
     from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
-    from perdure.cli.text.plain import safe, span
+    from perdure.cli.text.plain import safe
+    from perdure.clock import span
     from perdure.store.moves import artifact, session
 
     folder = artifact_folder(shell)
@@ -74,7 +76,7 @@ def get(shell: Shell, digest: str, file: str | None) -> None:
     from perdure.errors import ConfigError
     from perdure.ids import new_uid
 
-    directory, name = _find(shell, digest)
+    name, content = _open(shell, digest)
     target = Path(file if file is not None else name[:SHOWN])
     if os.path.lexists(target):
         raise ConfigError(f"{target} exists already; nothing was written.", hint="Name another file.")
@@ -82,7 +84,7 @@ def get(shell: Shell, digest: str, file: str | None) -> None:
     size = 0
     try:
         with open(partial, "xb") as output:
-            for chunk in directory.open(name):
+            for chunk in content:
                 size += output.write(chunk)
         partial.rename(target)
     finally:
@@ -100,24 +102,38 @@ def cat(shell: Shell, digest: str) -> None:
 
     On a terminal, control characters are shown as escapes. Into a file or a pipe, the bytes are written unchanged.
     """
-    directory, name = _find(shell, digest)
-    for _ in directory.open(name):  # the digest is checked before the first byte is printed
-        pass
+    name, content = _open(shell, digest, is_checked=True)
     if shell.json:
-        shell.echo_json({"digest": name} | _as_json(directory.get(name)))
+        shell.echo_json({"digest": name} | _as_json(b"".join(content)))
     elif is_terminal(sys.stdout):
-        shell.echo(*_visible_lines(directory.open(name)))
+        shell.echo(*_visible_lines(content))
     else:
-        shell.echo_bytes(directory.open(name))
+        shell.echo_bytes(content)
+
+
+def _open(shell: Shell, digest: str, *, is_checked: bool = False) -> tuple[str, Iterator[bytes]]:
+    """The digest and the bytes of an artifact; with `is_checked`, the digest is checked before the first byte."""
+    if is_service(shell.store):
+        from hashlib import sha256
+
+        from perdure.cli.store_access import run_with_runtime
+
+        content = run_with_runtime(shell, lambda runtime: runtime.artifact(digest))
+        return sha256(content).hexdigest(), iter([content])
+    directory, name = _find(shell, digest)
+    if is_checked:
+        for _ in directory.open(name):
+            pass
+    return name, directory.open(name)
 
 
 def _find(shell: Shell, digest: str) -> tuple[Directory, str]:
     from perdure.artifacts.directory import Directory
-    from perdure.cli.store_access import read_store
+    from perdure.cli.store_access import read_logged
     from perdure.errors import NotFound
     from perdure.store.moves import artifact
 
-    with read_store(shell) as tx:
+    with read_logged(shell, "artifact", lambda tx: (None, artifact.find_digest(tx, digest))) as tx:
         name = artifact.find_digest(tx, digest)
     if (folder := artifact_folder(shell)) is None:
         raise NotFound(

@@ -12,6 +12,7 @@ from perdure.cli.live.session_driver import BackgroundDriver
 from perdure.cli.live.session_renderer import emit_last_object, is_agent, is_interactive, make_renderer
 from perdure.cli.shell import RenamedOption, Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
+from perdure.config import is_service
 from perdure.errors import LeaseHeld
 from perdure.runtime.runtime import Runtime
 
@@ -32,13 +33,18 @@ from perdure.runtime.runtime import Runtime
 def attach(shell: Shell, id: str, last: int | None, take_over: bool) -> int:
     """Watch a session from its start and then live, answer its questions, and send it messages.
 
-    The text of the model appears while it is generated if its worker runs on this machine as the same user; otherwise
-    it appears when it is recorded. Sub-agents are indented.
+    The text of the model appears while it is generated if its worker runs on this machine as the same user, on another
+    machine with PostgreSQL, or behind a service; otherwise it appears when it is recorded. Sub-agents are indented.
+    Through a service, Ctrl-C leaves the session at once and Escape stops what it does; sub-agents are not shown.
 
     What you type while the session works steers it. If the session is ready and no process runs it, a worker in the
     background does, so closing the terminal loses nothing. Several terminals may watch one session. Exits with 3 if the
     session needs a person, and with 4 if its worker died and --take-over was not given.
     """
+    if is_service(shell.store):
+        from perdure.cli.remote import sessions
+
+        return sessions.attach(shell, id, last)
     shell.load()
     report = run_with_runtime(shell, lambda runtime: _attach(shell, runtime, id, last, take_over))
     return show_report(shell, report)
@@ -47,6 +53,7 @@ def attach(shell: Shell, id: str, last: int | None, take_over: bool) -> int:
 async def _attach(shell: Shell, runtime: Runtime, id: str, last: int | None, take_over: bool) -> RunReport:
     view = await runtime.get(id)
     await runtime.store.read(check_not_sealed, view)
+    await runtime.queries.access.note("transcript", view.uid, detail="attach")
     agent = await runtime.store.read(is_agent, view)
     after = 0 if last is None else max(0, view.cursor - last)
     renderer, screen = await make_renderer(shell, runtime, view, agent=agent, after=after)

@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from perdure.cli.shell import Shell, command
-from perdure.cli.store_access import read_store
+from perdure.cli.store_access import read_logged, run_with_runtime, transcript_of
 from perdure.cli.text.brief import MARKS, as_markdown, as_text
 from perdure.cli.text.waits import WaitDescription, describe_waits
+from perdure.config import is_service
 from perdure.control.brief import Brief, make_brief
 from perdure.domain.session import TERMINAL
 from perdure.durable import write_whole
 from perdure.errors import Conflict
+from perdure.runtime.runtime import Runtime
 from perdure.store.inspection import read_access
 from perdure.store.moves import session
 
@@ -46,12 +48,21 @@ def brief(shell: Shell, id: str, form: str, to: str | None) -> None:
 
 def read_brief(shell: Shell, id: str) -> tuple[Brief, list[WaitDescription]]:
     """The brief and the waits of a session, as of one moment."""
+    if is_service(shell.store):
+        return run_with_runtime(shell, lambda runtime: _brief_there(runtime, id))
     place, artifacts = read_access.locate_store(shell.store), shell.settings.get("artifacts")
     beside = place.folder or (Path(artifacts) if artifacts else None)
-    with read_store(shell) as tx:
+    with read_logged(shell, "transcript", transcript_of(id)) as tx:
         found = session.find(tx, id)
         is_open = found.status not in TERMINAL and found.sealed_at is None
         return make_brief(tx, found, beside), describe_waits(tx, found) if is_open else []
+
+
+async def _brief_there(runtime: Runtime, id: str) -> tuple[Brief, list[WaitDescription]]:
+    view = await runtime.get(id)
+    is_open = view.status not in TERMINAL and view.sealed_at is None
+    waits = await runtime.store.read(describe_waits, view) if is_open else []
+    return await runtime.brief(view.uid), waits
 
 
 def write(path: Path, text: str) -> None:

@@ -11,9 +11,10 @@ from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.branches import kept_folder_lines
 from perdure.cli.text.plain import safe
 from perdure.cli.text.waits import settle_suggestions
-from perdure.control.cancellation import cancel_session
+from perdure.config import is_service
+from perdure.control.cancellation import Cancellation, cancel_session
 from perdure.domain.effect import Effect
-from perdure.runtime.runtime import SessionView
+from perdure.runtime.runtime import Runtime, SessionView
 
 
 @command
@@ -27,7 +28,7 @@ def cancel(shell: Shell, id: str, now: bool) -> None:
     process that runs it stops between two steps; an effect that was dispatched is awaited, or with --now stopped. The
     folder of a branch is removed with it, unless it contains something that is stored nowhere else.
     """
-    done = run_with_runtime(shell, lambda runtime: cancel_session(runtime, id, by=shell.by, now=now))
+    done = run_with_runtime(shell, lambda runtime: _cancel(shell, runtime, id, now=now))
     found = done.session
     if shell.json:
         shell.echo_json(found)
@@ -43,12 +44,20 @@ def cancel(shell: Shell, id: str, now: bool) -> None:
         shell.echo(*unsettled_lines(shell, found, done.unsettled))
 
 
+async def _cancel(shell: Shell, runtime: Runtime, id: str, *, now: bool) -> Cancellation:
+    if not is_service(shell.store):
+        return await cancel_session(runtime, id, by=shell.by, now=now)
+    from perdure.cli.remote import sessions
+
+    return await sessions.cancel(runtime, id, by=shell.by, now=now)
+
+
 def unsettled_lines(shell: Shell, found: SessionView, unsettled: list[Effect]) -> Iterator[str]:
     """The effects that keep a session from ending, and what to do about each."""
     for effect in unsettled:
         doubted = effect.doubted_at is not None
         yield f"  {safe(effect.id)} {safe(effect.tool)}: {'in doubt' if doubted else 'it may be in progress'}"
-        for one in settle_suggestions(effect.id) if doubted else ():
+        for one in settle_suggestions(effect.id, effect.tool) if doubted else ():
             yield f"    {shell.suggest(*one.words, app=one.app)}  {one.meaning}"
     if any(effect.doubted_at is None for effect in unsettled):
         resume = shell.suggest("resume", found.id, app=True)

@@ -7,7 +7,8 @@ import click
 from perdure.cli.shell import Shell, command
 from perdure.cli.store_access import read_store
 from perdure.cli.text.grid import grid
-from perdure.cli.text.plain import safe, short, span
+from perdure.cli.text.plain import safe, short
+from perdure.clock import span
 from perdure.store.moves import decision, session
 
 HEADINGS = ("session", "id", "decided", "decision~", "because~", "then~", "outcome~")

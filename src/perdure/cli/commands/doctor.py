@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from perdure.cli.shell import Shell, command
+from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.doctor import conclusion, fact_table
+from perdure.config import is_service
 from perdure.control.doctor.examination import diagnose
 
 
@@ -16,7 +18,11 @@ def doctor(shell: Shell, deep: bool) -> int:
 
     It changes nothing: it neither creates nor migrates a store. Exits with 1 if something is wrong.
     """
-    report = diagnose(shell.store, deep=deep, connections=shell.connections)
+    report = (
+        run_with_runtime(shell, lambda runtime: runtime.doctor(deep=deep))
+        if is_service(shell.store)
+        else diagnose(shell.store, deep=deep, connections=shell.connections, artifacts=shell.settings.get("artifacts"))
+    )
     if shell.json:
         shell.echo_json(report)
     else:

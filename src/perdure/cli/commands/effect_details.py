@@ -9,6 +9,7 @@ import click
 
 from perdure.cli.shell import Shell, command
 from perdure.cli.subcommands import ListingCommand
+from perdure.config import is_service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.control.branches.effect_files import EffectFiles
     from perdure.domain.effect import Attempt, Effect
     from perdure.runtime.effect_details import EffectDetails
+    from perdure.store.move import StoreTransaction
 
 
 @command
@@ -36,10 +38,14 @@ def extend(listing: click.Command) -> ListingCommand:
 def show_effect(shell: Shell, effect: str, session: str | None = None) -> None:
     """Print one effect; `session` limits the search to one session."""
     from perdure.agent import reach
-    from perdure.cli.store_access import read_store
+    from perdure.cli.store_access import read_logged
     from perdure.runtime.effect_details import read_details, with_artifacts
 
-    with read_store(shell) as tx:
+    def where(tx: StoreTransaction) -> tuple[str | None, str | None]:
+        one = read_details(tx, effect, session).effect
+        return one.session_uid, one.id
+
+    with read_logged(shell, "transcript", where) as tx:
         found, now = read_details(tx, effect, session), tx.now
         outside = reach.of(tx, found.effect)
     found = with_artifacts(found, artifact_folder(shell))
@@ -55,6 +61,8 @@ def artifact_folder(shell: Shell) -> Path | None:
     from perdure.runtime.run.large_values import folder_of
     from perdure.store.inspection.read_access import locate_store
 
+    if is_service(shell.store):
+        return None
     return folder_of(locate_store(shell.store).folder, shell.settings.get("artifacts"))
 
 
@@ -111,7 +119,8 @@ def _lines(shell: Shell, found: EffectDetails, now: int, outside: str) -> Iterat
 
 
 def _state(effect: Effect, now: int) -> str:
-    from perdure.cli.text.plain import safe, span
+    from perdure.cli.text.plain import safe
+    from perdure.clock import span
 
     state = "in doubt" if effect.state == "dispatched" and effect.doubted_at is not None else effect.state
     text = f"{state}, planned {span(now - effect.planned_at)} ago"
@@ -130,7 +139,8 @@ def _verdict(effect: Effect) -> str:
 
 def _attempt(one: Attempt, now: int) -> str:
     from perdure.cli.text.effects import progress
-    from perdure.cli.text.plain import error, safe, span
+    from perdure.cli.text.plain import error, safe
+    from perdure.clock import span
 
     ended = one.ended_at or one.settled_at
     took = f"took {span(ended - one.dispatched_at)}" if ended is not None else "no end is recorded"

@@ -7,7 +7,8 @@ import click
 from perdure.cli.shell import Shell, command
 from perdure.cli.store_access import read_store
 from perdure.cli.text.grid import grid
-from perdure.cli.text.plain import safe, short, span, value
+from perdure.cli.text.plain import safe, short, value
+from perdure.clock import span
 from perdure.store.moves import fact
 
 HEADINGS = ("scope", "key", "value~", "version", "verified", "by~", "check with~")

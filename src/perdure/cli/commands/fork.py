@@ -10,12 +10,13 @@ from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.branches import missing_file_lines
 from perdure.cli.text.plain import call, count, safe
+from perdure.config import is_service
 from perdure.control.branches.files import BranchFiles, files_at
 from perdure.domain.effect import Effect
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
 from perdure.runtime.runtime import Runtime, SessionView
-from perdure.store.moves import effect, session
+from perdure.store.moves import session
 
 SHOWN = 10
 
@@ -38,9 +39,11 @@ def fork(shell: Shell, id: str, at: int | None, new: str | None) -> None:
     async def work(runtime: Runtime) -> tuple[SessionRecord, int, list[Effect], SessionView, BranchFiles]:
         parent = await runtime.store.read(session.find, id)
         number = parent.cursor if at is None else at
-        planned = await runtime.store.read(effect.of_session, parent.uid)
+        planned = sorted([one async for one in runtime.effects(session=parent.uid)], key=lambda one: one.number)
         made = await runtime.fork(parent.uid, at=number, id=new)
-        return parent, number, planned, made, await files_at(runtime, parent.uid, number)
+        on_service = is_service(shell.store)  # its files are there
+        files = BranchFiles(is_agent=False) if on_service else await files_at(runtime, parent.uid, number)
+        return parent, number, planned, made, files
 
     parent, number, planned, made, files = run_with_runtime(shell, work)
     if shell.json:

@@ -13,6 +13,7 @@ from perdure.cli.prompts.trust_prompt import can_ask
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import count, safe, short, value
+from perdure.config import is_service
 from perdure.control import receipts
 from perdure.control.session_files import ImportedSession, import_session
 from perdure.domain.permission import NAMES, REPOSITORY
@@ -32,11 +33,12 @@ NAME = 60  # characters of a name that the maker of the bundle chose
 @click.option("--keep", metavar="NAMES", help="Permissions of the bundle to keep, separated by commas; or `all`.")
 @click.option("--signed-by", metavar="NAME", help="Require the signature of NAME; `any-known`: of any key you know.")
 @click.option("--into", metavar="DIR", help="Where it works: a clone of its repository, or a new folder for its files.")
+@click.option("--keep-owner", is_flag=True, help="Keep the owner that the bundle names; else you own the session.")
 @click.option("--without-files", is_flag=True, help="Leave out the files of the bundle.")
 @by_option
 def import_(
     shell: Shell, file: str, new: str | None, take_back: bool, keep: str | None, signed_by: str | None,
-    into: str | None, without_files: bool,
+    into: str | None, keep_owner: bool, without_files: bool,
 ) -> None:  # fmt: skip
     """Import a bundle: a copy runs beside its original, a move continues in its place.
 
@@ -53,22 +55,41 @@ def import_(
     with open_checked(
         Path(file), signed_by=signed_by
     ) as bundle:  # before a store is created for a bundle that is refused
-        kept = _kept_permissions(shell, bundle, named)
-        place = Path(into) if into is not None else None if without_files else _offered_clone(shell, bundle, kept)
+        if is_service(shell.store):
+            done = _import_there(
+                shell, file, new, take_back, signed_by, keep_owner, unsent=bool(named) or into is not None
+            )
+        else:
+            kept = _kept_permissions(shell, bundle, named)
+            place = Path(into) if into is not None else None if without_files else _offered_clone(shell, bundle, kept)
 
-        async def work(runtime: Runtime) -> ImportedSession:
-            return await import_session(
-                runtime, bundle, by=shell.by, id=new, take_back=take_back, keep=kept, into=place,
-                files=not without_files,
-            )  # fmt: skip
+            async def work(runtime: Runtime) -> ImportedSession:
+                return await import_session(
+                    runtime, bundle, by=shell.by, id=new, take_back=take_back, keep=kept, into=place,
+                    files=not without_files, keep_owner=keep_owner,
+                )  # fmt: skip
 
-        done = run_with_runtime(shell, work, create=True)
+            done = run_with_runtime(shell, work, create=True)
     if shell.json:
         shown = {name: getattr(done, name) for name in ("files", "folder")}
         shell.echo_json(msgspec.to_builtins(done.imported) | msgspec.to_builtins(shown))
     else:
         show_import(shell, done.imported)
         shell.echo(*file_lines(shell, file, done))
+
+
+def _import_there(
+    shell: Shell, file: str, new: str | None, take_back: bool, signed_by: str | None, keep_owner: bool, *, unsent: bool
+) -> ImportedSession:
+    """The same through a service, which drops the permissions of a bundle and makes no folder."""
+    if unsent:
+        raise ConfigError("A service keeps no permissions, and makes no folder.", hint="Leave --keep and --into out.")
+    return run_with_runtime(
+        shell,
+        lambda runtime: runtime.import_(
+            Path(file), id=new, take_back=take_back, signed_by=signed_by, keep_owner=keep_owner
+        ),
+    )
 
 
 def _offered_clone(shell: Shell, bundle: CheckedBundle, kept: frozenset[str]) -> Path | None:

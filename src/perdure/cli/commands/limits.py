@@ -24,7 +24,8 @@ def ls(shell: Shell) -> None:
     """
     from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
-    from perdure.cli.text.plain import safe, span
+    from perdure.cli.text.plain import safe
+    from perdure.clock import span
     from perdure.store.moves import rate_limit
 
     with read_store(shell) as tx:

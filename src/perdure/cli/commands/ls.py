@@ -10,13 +10,15 @@ import click
 from perdure.cli.shell import UNBOUNDED, RenamedOption, Shell, command
 from perdure.cli.store_access import lost_sessions, read_store
 from perdure.cli.text.grid import grid
-from perdure.cli.text.plain import count, error, safe, short, span
-from perdure.cli.text.waits import summarize_waits
+from perdure.cli.text.plain import count, error, safe, short
+from perdure.cli.text.waits import resume_line, summarize_waits
+from perdure.clock import span
 from perdure.config import default_store
 from perdure.control.session_list import PAGE, list_sessions, search_sessions
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Damaged
+from perdure.store.databases.sqlite.location import check_not_missing
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
 from perdure.store.row_check import DamagedRow, records
@@ -53,6 +55,7 @@ def ls(
     Within each group, the most recently active session comes first.
     """
     if shell.store is None and not default_store().exists():  # a new machine
+        check_not_missing(default_store())
         if not shell.json:
             shell.echo(NO_SESSIONS)
         return
@@ -77,6 +80,7 @@ def ls(
             rows = [row(tx, one, waits[one.uid], is_lost=one.uid in lost) for one in found[:limit]]
             none = "No session matches." if search or any(filters.values()) else nothing_listed(tx, shell)
             show_rows(shell, rows, more=len(found) > limit, limit=limit, none=none)
+            show_lost(shell, [one for one in found[:limit] if one.uid in lost])
     if damaged:
         raise Damaged(
             f"{count(len(damaged), 'row')} cannot be read. {damaged[0]}",
@@ -96,20 +100,21 @@ def show_rows(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, l
         return
     shell.echo(*table(shell, [cells for cells, _ in rows]))
     silent = sum(cells[WAITS] == SILENT for cells, _ in rows)
-    lost = [cells[0] for cells, _ in rows if cells[WAITS] == LOST]
     if more:
         shell.echo("", f"These are the first {limit}. Use --limit to list more.")
     if needing := sum(needs for _, needs in rows):
         verb = "needs" if needing == 1 else "need"
         shell.echo("", f"{needing} of these {verb} a person. `{shell.suggest('show', 'ID')}` shows what to type.")
-    if lost:
-        shell.echo(
-            "", f"The process of {' and '.join(lost[:3])} has died; nothing that was recorded is lost. Continue with"
-        )
-        shell.echo(*(f"  {shell.suggest('resume', id)}" for id in lost))
     if silent:
         verb = "has lost its worker" if silent == 1 else "have lost their workers"
         shell.echo("", f"{silent} of these {verb}. `{shell.suggest('resume', 'ID')}` takes a session over.")
+
+
+def show_lost(shell: Shell, lost: list[SessionRecord]) -> None:
+    if lost:
+        names = " and ".join(safe(one.id) for one in lost[:3])
+        shell.echo("", f"The process of {names} has died; nothing that was recorded is lost. Continue with")
+        shell.echo(*(f"  {resume_line(shell, one)}" for one in lost))
 
 
 def table(shell: Shell, rows: list[list[str]]) -> list[str]:

@@ -17,7 +17,10 @@ def migrate(shell: Shell) -> None:
     done = migrate_store(shell.store)
     if shell.json:
         shell.echo_json(done)
-    elif done.before == done.after and not done.waits_for:
+        return
+    if done.rights_corrected:
+        shell.echo("The roles in the database did not have their rights; now they do.")
+    if done.before == done.after and not done.waits_for:
         shell.echo(
             f"The schema is at version {done.after}, the newest that this version of Perdure knows. Nothing to do."
         )

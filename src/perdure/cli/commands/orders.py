@@ -20,7 +20,8 @@ def ls(shell: Shell, repo: str, everything: bool) -> None:
     """List the standing orders for agents of a repository, and those for every agent."""
     from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
-    from perdure.cli.text.plain import safe, span, value
+    from perdure.cli.text.plain import safe, value
+    from perdure.clock import span
     from perdure.domain.fact import ORDERS, orders_scope
     from perdure.store.moves import fact, session
 

@@ -19,17 +19,18 @@ from perdure.runtime.definitions.durations import microseconds
 @click.option(
     "--ended", metavar="AGE", help='Also remove the files of sessions that ended longer ago than AGE ("30d").'
 )
+@click.option("--access", metavar="AGE", help='Also forget who read what longer ago than AGE ("365d").')
 @by_option
-def prune(shell: Shell, plan: bool, ended: str | None) -> None:
+def prune(shell: Shell, plan: bool, ended: str | None, access: str | None) -> None:
     """Remove snapshots that no session refers to, and folders of branches that have ended.
 
     It keeps the files of every event of every session, the files that a branch was forked from, everything younger than
     an hour, and every folder that contains something stored nowhere else. It is safe to run beside workers, and safe to
     kill.
     """
-    if ended is not None:
-        microseconds(ended)  # before the store is opened
-    done = run_with_runtime(shell, lambda runtime: runtime.prune(ended=ended, plan=plan))
+    for age in filter(None, (ended, access)):
+        microseconds(age)  # before the store is opened
+    done = run_with_runtime(shell, lambda runtime: runtime.prune(ended=ended, access=access, plan=plan))
     if shell.json:
         shell.echo_json(done)
     else:
@@ -47,6 +48,8 @@ def prune_lines(shell: Shell, done: PruneReport) -> Iterator[str]:
         yield f"{verb}: {count(found.dropped, 'snapshot')} of {safe(repository)}; {found.kept} are kept"
         if found.missing:
             yield f"  {count(len(found.missing), 'snapshot')} that sessions refer to are missing"
+    if done.reads:
+        yield f"{verb}: {count(done.reads, 'line')} of the access log"
     total = max(done.bytes, 0)
     if done.plan:
         yield f"Nothing was removed. `{shell.suggest('prune')}` frees about {total:,} bytes."

@@ -12,7 +12,8 @@ from perdure.cli.subcommands import ListingCommand
 if TYPE_CHECKING:
     from perdure.domain.queue import Queue, QueueView
 
-HEADINGS = ("queue", "ready", "running", "for a slot", "failed", "oldest ready", "limits~")
+HEADINGS = ("queue", "ready", "running", "for a slot", "waiting", "failed", "oldest ready", "limits~")
+LATENCY = ("in the last", "done", "failed", "cancelled", "wait p50", "wait p95", "run p50", "run p95")
 NONE = "none"
 
 
@@ -37,16 +38,16 @@ class Limit(click.ParamType[Any]):
 def ls(shell: Shell) -> None:
     """List queues with their limits and the numbers of their sessions.
 
-    A queue is listed when it has a limit, or sessions that are ready, run, wait for a slot or have failed. Failed
+    A queue is listed when it has a limit, or sessions that are ready, run, wait or have failed. Failed
     sessions are those that are not retried any more: `perdure ls --failed` lists them.
     """
-    from perdure.cli.store_access import read_store
+    from perdure.cli.store_access import read_list
     from perdure.cli.text.grid import grid
-    from perdure.cli.text.plain import safe, span
+    from perdure.cli.text.plain import safe
+    from perdure.clock import span
     from perdure.store.moves import queue
 
-    with read_store(shell) as tx:
-        found, now = queue.listing(tx, limit=1_000_000), tx.now
+    found, now = read_list(shell, lambda tx: queue.listing(tx, limit=1_000_000), lambda runtime: runtime.queues())
     if shell.json:
         for one in found:
             shell.echo_json(one)
@@ -56,7 +57,7 @@ def ls(shell: Shell) -> None:
         return
     rows = [
         [
-            safe(one.name), str(one.ready), str(one.running), str(one.slot), str(one.failed),
+            safe(one.name), str(one.ready), str(one.running), str(one.slot), str(one.waiting), str(one.failed),
             "" if one.oldest_ready_at is None else span(max(0, now - one.oldest_ready_at)), describe_limits(one),
         ]
         for one in found
@@ -96,7 +97,7 @@ def set_(
 
 def describe_limits(one: Queue | QueueView) -> str:
     """The limits of a queue in words."""
-    from perdure.cli.text.plain import span
+    from perdure.clock import span
 
     found = ["paused"] if one.paused_at is not None else []
     found += ["closed"] if one.closed_at is not None else []
@@ -108,5 +109,32 @@ def describe_limits(one: Queue | QueueView) -> str:
     return ", ".join(found)
 
 
-queues = ListingCommand(ls, {"ls": ls, "set": set_})
+@command
+@click.argument("name")
+def latency(shell: Shell, name: str) -> None:
+    """Show how many sessions of a queue ended in the last hour and day, and how long they waited and ran.
+
+    A session waits from when it could begin until a worker begins it, and runs from then until it ends, with all that
+    it waits for. p50 is the median; 95 percent of the sessions took no longer than p95.
+    """
+    from perdure.cli.store_access import run_with_runtime
+    from perdure.cli.text.grid import grid
+    from perdure.cli.text.plain import safe
+    from perdure.clock import brief_span
+
+    found = run_with_runtime(shell, lambda runtime: runtime.queue_latency(name))
+    if shell.json:
+        shell.echo_json(found)
+        return
+    rows = [
+        [title, str(one.done), str(one.failed), str(one.cancelled),
+         *("" if time is None else brief_span(time) for time in (one.wait_p50, one.wait_p95, one.run_p50, one.run_p95))]
+        for title, one in (("1h", found.hour), ("24h", found.day))
+    ]  # fmt: skip
+    shell.echo(f"The queue {safe(found.name)}:", *grid(LATENCY, rows, width=shell.width))
+    if not found.is_complete:
+        shell.echo("Many sessions changed. The numbers are of those that changed last.")
+
+
+queues = ListingCommand(ls, {"ls": ls, "set": set_, "latency": latency})
 queues.name = "queues"

@@ -13,8 +13,9 @@ from perdure.cli.live.local_run import check_not_sealed, run_locally
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import describe_holder, run_with_runtime
 from perdure.cli.text.grid import grid
-from perdure.cli.text.plain import safe, span
-from perdure.clock import format_time
+from perdure.cli.text.plain import safe
+from perdure.cli.text.waits import resume_line
+from perdure.clock import format_time, span
 from perdure.control.session_list import newest_unfinished
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.errors import ConfigError
@@ -131,7 +132,7 @@ def echo_plan(shell: Shell, found: SessionRecord, planned: list[RecoveryStep], n
         shell.echo(f"Session {found.id} is {found.status}; there is nothing to do.")
     else:
         shell.echo(*plan_lines(shell, planned, now), "")
-        shell.echo(f"Nothing was done. Run `{shell.suggest('resume', found.id, app=True)}` to do it.")
+        shell.echo(f"Nothing was done. Run `{resume_line(shell, found)}` to do it.")
 
 
 def plan_lines(shell: Shell, planned: list[RecoveryStep], now: int) -> Iterator[str]:

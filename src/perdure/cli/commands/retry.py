@@ -11,6 +11,7 @@ from perdure.cli.commands.run import start_detached
 from perdure.cli.live.local_run import run_locally
 from perdure.cli.options.bulk_edit import bulk_options, check_bulk, edit_in_bulk
 from perdure.cli.shell import Shell, by_option, command
+from perdure.config import is_service
 from perdure.runtime.runtime import Runtime, SessionView
 
 
@@ -36,7 +37,7 @@ def retry(shell: Shell, id: str | None, model: str | None, detach: bool, everyth
     if id is None:
         return edit_in_bulk(shell, "retried", given, lambda runtime, wanted: runtime.retry_all(**wanted, by=shell.by))
     name = id
-    if detach:
+    if detach and not is_service(shell.store):
         check_background(shell)
 
     async def begin(runtime: Runtime) -> SessionView:

@@ -8,6 +8,7 @@ import click
 
 from perdure.agent.files.rewind.folder_rewind import FolderRewind
 from perdure.cli.prompts.trust_prompt import can_ask
+from perdure.cli.remote.supported import check_here
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.branches import missing_file_lines
@@ -49,6 +50,7 @@ def rewind(
     """
     shell.load()
     if here:
+        check_here(shell, "rewind --here")
         if new is not None:
             raise ConfigError("--here makes no branch, so --id has no meaning.", hint="Leave one of them out.")
         return rewind_here(shell, id, to, snapshot, plan=plan, yes=yes)

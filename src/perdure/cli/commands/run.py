@@ -15,12 +15,13 @@ from perdure.cli.agent_prompt import bind_agent, is_prompt, named_agent
 from perdure.cli.background_worker import check_background, start_worker
 from perdure.cli.live.local_run import run_locally
 from perdure.cli.options.each_line import start_each
-from perdure.cli.options.start import given_start_options, start_options
+from perdure.cli.options.start import given_start_options, owner_of_start, start_options
 from perdure.cli.program_arguments import bind_program, find_program
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
 from perdure.cli.workers.serving_worker import find_serving_worker
+from perdure.config import is_service
 from perdure.domain.text import content_text
 from perdure.domain.worker import WorkerRecord
 from perdure.errors import ConfigError
@@ -85,12 +86,12 @@ def run(
     shell.load()
     check_options(id, repo)
     starting = given_start_options(options)
-    about: dict[str, Any] = {"owner": owner or shell.by, "repository": repo, "title": title}
+    about: dict[str, Any] = {"owner": owner_of_start(shell, owner), "repository": repo, "title": title}
     if each is not None:
         check_each(what, prompt, detach)
         return start_each(shell, find_program(what or ""), arguments, each, id, about | starting)
     if (asked := find_prompt(what, arguments, prompt)) is None:
-        bound = bind_program(find_program(what or ""), arguments)
+        bound = bind_program(find_program(what or "", elsewhere=is_service(shell.store)), arguments)
     else:
         bound = bind_prompt(shell, asked, Path(repo or "."), options)
         words = (content_text(bound.arguments["prompt"]) or "").strip()
@@ -168,6 +169,10 @@ def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionVie
 
     If workers of a service take it, no other worker is started.
     """
+    if is_service(shell.store):
+        from perdure.cli.remote.sessions import start_on_workers
+
+        return start_on_workers(shell, begin)
     check_background(shell)
 
     async def start(runtime: Runtime) -> tuple[SessionView, WorkerRecord | None]:

@@ -131,6 +131,7 @@ def add(
     A change begins a new version: ticks before it are not made up any more.
     """
     from perdure.cli.commands.run import check_options, find_prompt
+    from perdure.cli.options.start import owner_of_start
     from perdure.cli.program_arguments import bind_program, find_program
     from perdure.cli.store_access import run_with_runtime
     from perdure.errors import ConfigError
@@ -147,7 +148,7 @@ def add(
         bound = bind_program(find_program(what or ""), arguments)
     else:
         bound, repo, title = _bind_prompt(shell, asked, agent, repo or ".", title)
-    about = options | {"repository": repo, "title": title, "owner": owner or shell.by, "by": shell.by}
+    about = options | {"repository": repo, "title": title, "owner": owner_of_start(shell, owner), "by": shell.by}
     made = run_with_runtime(shell, lambda runtime: runtime.add_schedule(name, bound, **about), create=True)
     _report(shell, made, "is added" if made.version == 1 else f"is at version {made.version}")
 

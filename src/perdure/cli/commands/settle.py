@@ -7,18 +7,20 @@ from typing import Any
 import click
 import msgspec
 
+from perdure.cli.options.of_session import session_option
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.effects import is_in_doubt
-from perdure.cli.text.waits import continue_line, root_session_id
+from perdure.cli.text.waits import continue_line, root_session
 from perdure.domain.effect import Effect
 from perdure.domain.literals import VerdictWord
+from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, IllegalMove
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.runtime import Runtime
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
-from perdure.store.moves import session
+from perdure.store.moves import session as sessions
 
 
 @command
@@ -31,10 +33,12 @@ from perdure.store.moves import session
 @click.option("--because", metavar="TEXT", required=True, help="How you know, recorded in the log.")
 @click.option("--reference", metavar="TEXT", help="What identifies it outside: a URL, a number.")
 @click.option("--result", metavar="JSON", help="What the tool would have returned, with --happened.")
+@session_option
 @by_option
 def settle(
-    shell: Shell, effect: str, verdict: VerdictWord | None, because: str, reference: str | None, result: str | None
-) -> None:
+    shell: Shell, effect: str, verdict: VerdictWord | None, because: str, reference: str | None, result: str | None,
+    session: str | None,
+) -> None:  # fmt: skip
     """Record the outcome of an effect in doubt, and how you know it.
 
     Check the outside system first: the verdict is final, and the session continues with it.
@@ -46,12 +50,18 @@ def settle(
     given = None if result is None else parse_result(result)
     shell.load()
 
-    async def work(runtime: Runtime) -> tuple[Effect, str, str]:
-        found, name, root = await runtime.store.read(_find, effect)
+    async def work(runtime: Runtime) -> tuple[Effect, str, SessionRecord]:
+        found, name, root = await runtime.store.read(_find, effect, of=session)
         if (found.verdict, found.verdict_by) != (verdict, shell.by):  # else the same verdict is given again
             check_verdict(found, asks_result=verdict == "happened" and result is None)
         settled = await runtime.settle(
-            found.id, verdict, by=shell.by, because=because, reference=reference, result=given
+            found.id,
+            verdict,
+            session=found.session_uid,
+            by=shell.by,
+            because=because,
+            reference=reference,
+            result=given,
         )
         return settled, name, root
 
@@ -65,10 +75,10 @@ def settle(
         shell.echo(continue_line(shell, root))
 
 
-def _find(tx: StoreTransaction, id: str) -> tuple[Effect, str, str]:
-    """The effect, the id of its session, and that of the session to resume."""
-    found = effects.find(tx, id)
-    return found, session.get(tx, found.session_uid).id, root_session_id(tx, found.session_uid)
+def _find(tx: StoreTransaction, id: str, of: str | None) -> tuple[Effect, str, SessionRecord]:
+    """The effect, the id of its session, and the session to resume."""
+    found = effects.find(tx, id, None if of is None else sessions.find(tx, of).uid)
+    return found, sessions.get(tx, found.session_uid).id, root_session(tx, found.session_uid)
 
 
 def parse_result(text: str) -> Any:

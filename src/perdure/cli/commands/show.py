@@ -9,14 +9,15 @@ import click
 
 from perdure.agent import reach
 from perdure.cli.shell import Shell, command
-from perdure.cli.store_access import read_store
+from perdure.cli.store_access import lost_sessions, read_logged, transcript_of
 from perdure.cli.text import waits
 from perdure.cli.text.approvals import approval_json, voters_and_reasons
 from perdure.cli.text.effects import HEADINGS, effect_cells
 from perdure.cli.text.grid import grid
-from perdure.cli.text.plain import arguments, call, error, safe, short, span, value
+from perdure.cli.text.plain import arguments, call, error, safe, short, value
 from perdure.cli.text.sentence import line, tools_of
-from perdure.cli.text.waits import session_name
+from perdure.cli.text.waits import resume_line, session_name
+from perdure.clock import span
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.state import SessionState
@@ -54,7 +55,7 @@ def show(shell: Shell, id: str, last: int, at: int | None, follow: bool, effect_
             raise ConfigError("--effect shows an effect as it is now.", hint="Leave --at and --follow out.")
         show_effect(shell, effect_id, id)
         return
-    with read_store(shell) as tx:
+    with read_logged(shell, "transcript", transcript_of(id)) as tx:
         found = session.find(tx, id)
         events = event.last(tx, found.uid, limit=last, through=at or found.cursor)
         if at is not None:
@@ -104,8 +105,10 @@ def _lines(shell: Shell, tx: StoreTransaction, found: SessionRecord, events: lis
         yield from ("", sealed.message, sealed.hint)
         return
     lapsed = found.status == "running" and (found.lease_until or 0) < tx.now
-    if lapsed or (found.status in ("ready", "waiting") and not any(one.for_a_person for one in asked)):
-        yield from ("", f"Run `{shell.suggest('resume', found.id, app=True)}` to continue it here.")
+    if lost_sessions(tx, shell, [found]):
+        yield from ("", f"The process of {safe(found.id)} has died. Run `{resume_line(shell, found)}` to continue.")
+    elif lapsed or (found.status in ("ready", "waiting") and not any(one.for_a_person for one in asked)):
+        yield from ("", f"Run `{resume_line(shell, found)}` to continue it here.")
     elif found.status == "running":
         yield from ("", f"Run `{shell.suggest('show', found.id, '--follow')}` to watch it.")
 

@@ -11,6 +11,7 @@ import click
 from perdure.cli.shell import Shell, command, is_terminal
 from perdure.cli.store_access import read_store, worker_locks
 from perdure.cli.text.processes import overview_lines
+from perdure.config import is_service
 from perdure.control.supervisor.overview import Overview, store_overview
 from perdure.errors import StoreUnavailable
 
@@ -39,6 +40,10 @@ def top(shell: Shell, once: bool, interval: float) -> None:
 
 
 def _read(shell: Shell) -> Overview:
+    if is_service(shell.store):
+        from perdure.cli.remote.access import read_overview
+
+        return read_overview(shell)
     with read_store(shell) as tx:
         return store_overview(tx, worker_locks(shell, tx).life)
 

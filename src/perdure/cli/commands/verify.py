@@ -7,8 +7,9 @@ import sys
 import click
 
 from perdure.cli.shell import Shell, command, is_terminal
-from perdure.cli.store_access import read_store
+from perdure.cli.store_access import read_store, run_with_runtime
 from perdure.cli.text.plain import count, safe
+from perdure.config import is_service
 from perdure.control.verification import verify_sessions
 
 SHOWN = 20
@@ -23,8 +24,11 @@ def verify(shell: Shell, id: str | None) -> int:
     Each event is chained to all events before it. Every other row of a session is compared with the log. Exits with 1
     if something is damaged, and names the session, the table and the row; the other sessions are still checked.
     """
-    with read_store(shell) as tx:
-        checked = verify_sessions(tx, id, show_progress)
+    if is_service(shell.store):
+        checked = run_with_runtime(shell, lambda runtime: runtime.verify(id))
+    else:
+        with read_store(shell) as tx:
+            checked = verify_sessions(tx, id, show_progress)
     if checked.sessions >= STEP and is_terminal(sys.stderr):
         click.echo("", err=True)
     if shell.json:

@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from perdure.cli.remote.worker import refuse_on_service, run_remote_worker
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
-from perdure.cli.text.plain import safe, span
+from perdure.cli.text.plain import safe
 from perdure.cli.workers.options import worker_options
 from perdure.cli.workers.supervised_tree import run_tree
-from perdure.clock import SECOND, format_time
+from perdure.clock import SECOND, format_time, span
+from perdure.config import is_service
 from perdure.control.supervisor.notification import ManagerNotifier, take_notifier
 from perdure.control.supervisor.worker_process import RecycleLimits, WorkerProcess
 from perdure.errors import ConfigError, PerdureError
@@ -42,12 +44,16 @@ def worker(shell: Shell, id: str | None, idle: float | None, parent: str | None,
     With --isolate, a supervisor runs each session in a process of its own, which ends with it: a session that exits,
     crashes, blocks or uses up memory takes no other along. It contains accidents; it is no security boundary.
     """
+    if is_service(shell.store):
+        refuse_on_service(shell, id, options)
     if options["isolate"]:
         if id is not None or idle is not None:
             raise ConfigError("A worker with --isolate takes neither an ID nor --idle.", hint="Leave them out.")
         return run_tree(shell, options, workers=1)
     notifier = take_notifier()
     shell.load()
+    if is_service(shell.store):
+        return run_remote_worker(shell, lambda runtime: run_worker(shell, runtime, notifier, None, idle, options))
 
     async def work(runtime: Runtime) -> int:
         runtime.worker_about["parent"] = parent

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 from textwrap import wrap
 from typing import Any
 
@@ -148,6 +150,9 @@ class Narrator:
         store = [] if self.shell.store_option is None else ["--store", locate_store(self.shell.store_option).shown]
         where = f"in {self.kept}" if self.kept else "(after `perdure demo --keep DIR`, in DIR)"
         yield escape(f"Inspect the result {where}:")
+        if which("perdure") is None and (script := Path(sys.prefix, "bin", "activate")).exists():
+            here = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
+            yield escape(f"   . {shlex.quote(str(here))}")
         for words, what in COMMANDS.items():
             line = shlex.join(["perdure", *words.format(session=self.scenario.session).split(), *store])
             yield escape(f"   {line:36}  {what}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from perdure.agent.agent import CONTEXT, Agent
 from perdure.agent.history import context
@@ -13,7 +13,6 @@ from perdure.cli.text.plain import safe
 from perdure.domain.session import SessionRecord, Status
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.store.move import StoreTransaction
-from perdure.store.store import Store
 
 
 class SessionInfo(NamedTuple):
@@ -42,11 +41,17 @@ class SessionInfo(NamedTuple):
         return fitted(safe(dot.join(parts.values())), width).rstrip()
 
 
+class ReadInfo(Protocol):
+    """Reads the information about a session, with what is left of the context if that is asked for."""
+
+    async def __call__(self, found: SessionRecord, *, with_context: bool) -> SessionInfo: ...
+
+
 class SessionInfoRow:
     """Keeps the row of a screen up to date. The context is read again when the session rests."""
 
-    def __init__(self, store: Store, screen: Screen) -> None:
-        self._store = store
+    def __init__(self, read: ReadInfo, screen: Screen) -> None:
+        self._read = read
         self._screen = screen
         self._seen: tuple[int, str] | None = None
         self._context: int | None = None
@@ -56,7 +61,7 @@ class SessionInfoRow:
         if self._seen == (found.cursor, found.status) or not self._screen.draws:
             return
         self._seen = found.cursor, found.status
-        info = await self._store.read(read_info, found, with_context=found.status == Status.WAITING)
+        info = await self._read(found, with_context=found.status == Status.WAITING)
         self._context = self._context if info.context_left is None else info.context_left
         shown, dot = info._replace(context_left=self._context), " · " if self._screen.speaks_unicode else ", "
         self._screen.info = lambda width: shown.line(width, dot=dot)

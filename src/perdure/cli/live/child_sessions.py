@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from perdure.cli.live.screen import KEEP, Screen
-from perdure.cli.live.session_renderer import LogRenderer, Renderer, conversation_renderer, is_agent
+from perdure.cli.live.session_renderer import Renderer, conversation_renderer, is_agent, log_renderer
 from perdure.cli.text.plain import safe
 from perdure.domain.event import Event
 from perdure.runtime.runtime import Runtime
@@ -65,7 +65,7 @@ class ChildSessions:
         if await store.read(is_agent, view):
             self._open[uid] = conversation_renderer(inset, store.clock.now, 0), inset
         else:
-            self._open[uid] = LogRenderer(inset, store, uid, 0), inset
+            self._open[uid] = log_renderer(inset, store, uid, 0), inset
         await self._catch_up(uid)
 
     async def _catch_up(self, uid: str) -> None:

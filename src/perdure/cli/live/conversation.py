@@ -18,32 +18,29 @@ import errno
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from perdure.cli.attachments import Message
 from perdure.cli.display.session_info import SessionInfoRow
+from perdure.cli.input.hangup import leave_terminal, unwatch_hangup, watch_hangup
 from perdure.cli.input.message_input import MessageInput
 from perdure.cli.live.child_sessions import ChildSessions
 from perdure.cli.live.event_log import stop
-from perdure.cli.live.hangup import leave_terminal, unwatch_hangup, watch_hangup
 from perdure.cli.live.screen import Screen
 from perdure.cli.live.session_driver import SessionDriver
 from perdure.cli.live.session_renderer import ItemRenderer, Renderer
+from perdure.cli.live.session_source import SessionSource, StoreSource
 from perdure.cli.live.slash_commands import SlashCommands, parse
 from perdure.cli.prompts.wait_prompt import TOO_EARLY, WaitPrompt, is_for_message
 from perdure.cli.shell import Shell
-from perdure.cli.store_access import describe_lease
 from perdure.cli.text.plain import safe
-from perdure.cli.text.waits import WaitDescription, describe_waits
+from perdure.cli.text.waits import WaitDescription
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import LeaseHeld, LeaseLost, PerdureError
-from perdure.runtime.live_text import POLL_INTERVAL, Delta, LiveTextReader
+from perdure.runtime.live_text import POLL_INTERVAL, Delta
 from perdure.runtime.runtime import Runtime, SessionView
-from perdure.store.move import StoreTransaction
-from perdure.store.moves import session
 
 TICK = 0.2
 UNSTOPPED = 5  # ticks after which the person is told what could not be stopped
@@ -58,21 +55,22 @@ class Conversation:
     """
 
     def __init__(
-        self, shell: Shell, runtime: Runtime, view: SessionView, renderer: Renderer, screen: Screen | None = None
-    ) -> None:
+        self, shell: Shell, runtime: Runtime, view: SessionView, renderer: Renderer, screen: Screen | None = None,
+        source: SessionSource | None = None,
+    ) -> None:  # fmt: skip
         self.shell = shell
         self.runtime = runtime
         self.session: SessionRecord = view
+        self.source = source or StoreSource(shell, runtime, view)
         self.renderer = renderer
         self.screen = screen
-        self.children = ChildSessions(runtime, screen)
+        self.children = ChildSessions(runtime, screen if source is None else None)
         self.driver: SessionDriver
         self.prompt: WaitPrompt | None = None
         self.end: str | None = None
         self.takes_over = False
         self.watches = False  # whether to watch if another process runs the session: it was free, or was run here
         self._shown_holder: tuple[str | None, bool] | None = None  # the lease holder that was shown, and whether alive
-        self._reader = LiveTextReader(runtime.live_text, view.uid)
         self._input: MessageInput | None = None
         self._info: SessionInfoRow | None = None
         self._queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
@@ -88,17 +86,18 @@ class Conversation:
     def open_keyboard(self) -> None:
         """Read the keyboard: a person is at this terminal."""
         assert self.screen is not None
-        folder = Path(self.session.repository or ".")
-        self._input = MessageInput(self.screen, folder, self._on_typed, lambda: self._put("escape"))
+        self._input = MessageInput(self.screen, self.source.folder, self._on_typed, lambda: self._put("escape"))
         if isinstance(self.renderer, ItemRenderer):
-            self._info = SessionInfoRow(self.runtime.store, self.screen)
-        self.prompt = WaitPrompt(self.shell, self.runtime, self.screen, self._start, self._input.stash_typed)
+            self._info = SessionInfoRow(self.source.info, self.screen)
+        self.prompt = WaitPrompt(
+            self.shell, self.runtime, self.source, self.screen, self._start, self._input.stash_typed
+        )
 
     def _on_typed(self, line: str | None) -> None:
         self._put("line", (line, None if self.prompt is None else self.prompt.answerable))
 
     def report(self, error: PerdureError | None) -> None:
-        """The driver reports that the session rests, or why it cannot be run."""
+        """The driver reports that the session rests, or why it cannot be run; or the log cannot be read any more."""
         self._put("driven", error)
 
     def _put(self, what: str, value: Any = None) -> None:
@@ -143,7 +142,7 @@ class Conversation:
                 self._input.keyboard.close()
             if self.screen is not None:
                 self.screen.leave()
-        return await self.runtime.get(self.session.uid)
+        return await self.source.last()
 
     async def _handle(self, handler: Callable[[Any], Awaitable[None]], value: Any) -> None:
         try:
@@ -155,11 +154,14 @@ class Conversation:
             await self._on_hangup(None)
 
     async def _follow(self) -> None:
-        async for event in self.runtime.store.follow(self.session.uid, self.renderer.number):
-            self._put("event", event)
+        try:
+            async for event in self.source.events(self.renderer.number):
+                self._put("event", event)
+        except PerdureError as error:
+            self.report(error)
 
     async def _listen(self) -> None:
-        with closing(self._reader):
+        with closing(self.source):
             while True:
                 self._poll_live_text()
                 await asyncio.sleep(POLL_INTERVAL)
@@ -167,7 +169,7 @@ class Conversation:
     def _poll_live_text(self) -> None:
         """Read live text of another process. That of this process arrives by itself."""
         if not (self.driver.is_here and self.driver.is_running):
-            for piece in self._reader.poll():
+            for piece in self.source.poll():
                 self._put("delta", piece)
 
     async def _tick(self) -> None:
@@ -178,7 +180,12 @@ class Conversation:
     async def check(self) -> None:
         """Act on the state of the session, once all its events are shown."""
         self._check_due = False
-        self.session, asked = view, _ = await self.runtime.store.read(_state_of, self.session.uid)
+        if self.source.is_service and self.renderer.number < self.session.cursor:
+            return  # events that are known are not shown yet
+        if (read := await self.source.state()) is None:
+            self._check_due = True
+            return
+        self.session, asked = view, _ = read
         if self._info is not None:
             await self._info.update(view)
         if view.status != Status.READY:
@@ -202,9 +209,7 @@ class Conversation:
 
     async def _is_held(self) -> bool:
         """Whether the lease holder may be alive; each holder is shown once."""
-        alive, text = await self.runtime.store.read(
-            describe_lease, self.shell, self.session.uid, wanted=self.takes_over
-        )
+        alive, text = await self.source.holder(wanted=self.takes_over)
         known = (self.session.lease_holder, alive)
         if alive and self.screen is not None and self.screen.is_open:
             return True  # live text is being shown; the holder is shown after it
@@ -335,17 +340,21 @@ class Conversation:
             self.screen.refresh()
         elif self._is_asking:
             self.end = "left"
-        elif self._interrupts == 0:
+        elif self._interrupts == 0 and not self.source.is_service:
             await self._interrupt()
         else:
-            await self.runtime.requests.withdraw_interrupt(self.session.uid, by=self.shell.by)
-            self.end = "detached"
+            await self._detach()
 
     async def _on_hangup(self, _: None) -> None:
         """The terminal was closed: leave a session that rests, and hand over one that does not."""
-        if self._interrupts:
-            await self.runtime.requests.withdraw_interrupt(self.session.uid, by=self.shell.by)
+        await self._detach()
         self.end = "left" if self._is_asking else "detached"
+
+    async def _detach(self) -> None:
+        """Leave a session that continues without this terminal."""
+        if self._interrupts:
+            await self.source.withdraw_interrupt()
+        self.end = "detached"
 
     async def _on_escape(self, _: None) -> None:
         """Escape: interrupt a session that runs, and keep what is typed; put it aside where the session rests."""
@@ -370,10 +379,12 @@ class Conversation:
             return
         running = [one async for one in self.runtime.effects(session=self.session.uid, state="dispatched")]
         names = ", ".join(dict.fromkeys(safe(one.tool) for one in running)) or "The current step"
+        leave = "Press Ctrl-C again to leave; the session then continues in the background."
+        leave = "Press Ctrl-C to leave." if self.source.is_service else leave
         self.screen.line(
-            f"{names} cannot be stopped; the session stops when it has ended. You can type your next message. Press "
-            "Ctrl-C again to leave; the session then continues in the background.", "yellow",
-        )  # fmt: skip
+            f"{names} cannot be stopped; the session stops when it has ended. You can type your next message. {leave}",
+            "yellow",
+        )
 
     async def _on_driven(self, error: PerdureError | None) -> None:
         self._check_due = True
@@ -394,11 +405,6 @@ class Conversation:
             self.screen.refresh(self.renderer.status(self._frame))
         await self.children.show_new()
         await self._show_unstopped()
-        if self._frame % 5 == 0 or self._ready_since is not None:
+        is_claimed_here = self._ready_since is not None and not self.source.is_service
+        if self._frame % self.source.look == 0 or is_claimed_here:
             self._check_due = True
-
-
-def _state_of(tx: StoreTransaction, uid: str) -> tuple[SessionRecord, list[WaitDescription]]:
-    """A session and what it waits for, as of one moment."""
-    found = session.get(tx, uid)
-    return found, describe_waits(tx, found) if found.status not in TERMINAL else []

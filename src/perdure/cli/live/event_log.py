@@ -14,6 +14,7 @@ from perdure.cli.shell import Shell, is_terminal
 from perdure.cli.text.grid import columns
 from perdure.cli.text.plain import safe
 from perdure.cli.text.sentence import line
+from perdure.config import is_service
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.runtime.live_text import POLL_INTERVAL, LiveText, LiveTextReader
@@ -24,6 +25,11 @@ from perdure.store.store import Store, open_store
 def follow_log(shell: Shell, found: SessionRecord) -> None:
     """Print the events of a session after those that were shown, until it has ended."""
     if found.status in TERMINAL:
+        return
+    if is_service(shell.store):
+        from perdure.cli.remote.sessions import follow
+
+        follow(shell, found)
         return
 
     async def main() -> None:

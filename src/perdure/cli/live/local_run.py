@@ -21,6 +21,7 @@ from perdure.cli.shell import Shell, is_terminal
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
 from perdure.cli.workers.serving_worker import find_serving_worker
+from perdure.config import is_service
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.errors import LeaseHeld, PerdureError, SessionWaiting
 from perdure.runtime.live_text import Delta
@@ -43,8 +44,12 @@ def run_locally(
     """Run the session that `begin` returns, print the result, and return the exit code.
 
     `was_free` returns whether no process held the session when this one began. If another process claims it first, that
-    is not an error at a terminal: the session is watched.
+    is not an error at a terminal: the session is watched. On a service its workers run the session.
     """
+    if is_service(shell.store):
+        from perdure.cli.remote.sessions import run_on_workers
+
+        return run_on_workers(shell, begin)
 
     async def work(runtime: Runtime) -> RunReport:
         view = await begin(runtime)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from perdure.agent.history.state_reader import state_of
 from perdure.cli.shell import Shell
 from perdure.cli.text.plain import error, safe
-from perdure.cli.text.waits import TEXT, WaitDescription, describe_waits, wait_lines
+from perdure.cli.text.waits import TEXT, WaitDescription, describe_waits, resume_line, wait_lines
 from perdure.domain.session import TERMINAL, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import SessionFailed
@@ -100,7 +100,9 @@ def _show_waits(shell: Shell, report: RunReport) -> None:
         shell.echo(*(f"  {one.wait.kind}: {one.what}" for one in report.waits))
         return
     for_a_person = any(one.for_a_person for one in report.waits)
-    shell.echo(f"Session {name} waits for a person." if for_a_person else f"Session {name} is waiting.", "")
+    needs_code = all(one.wait.kind == WaitKind.PROGRAM for one in report.waits if one.for_a_person)
+    state = ("needs code" if needs_code else "waits for a person") if for_a_person else "is waiting"
+    shell.echo(f"Session {name} {state}.", "")
     shell.echo(*wait_lines(shell, report.waits, report.now))
     if any(command.words[0] != "resume" for one in report.waits for command in one.commands):
-        shell.echo("", f"Then run `{shell.suggest('resume', report.session.id, app=True)}` to continue.")
+        shell.echo("", f"Then run `{resume_line(shell, report.session)}` to continue.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from perdure.agent.agent import Agent
@@ -27,6 +27,7 @@ from perdure.store.move import StoreTransaction
 from perdure.store.moves import event, message
 from perdure.store.store import Store
 
+ToolNames = Callable[[Event], Awaitable[dict[str, str]]]  # the tools of the effects seen so far, with one more event
 CONTEXT = 500  # earlier events that are read and not shown, to know what the next ones refer to
 
 
@@ -86,30 +87,35 @@ class ItemRenderer:
 class LogRenderer:
     """The log of a program, one line for each event."""
 
-    def __init__(self, screen: Screen, store: Store, uid: str, after: int) -> None:
+    def __init__(self, screen: Screen, now: Callable[[], int], tools: ToolNames, after: int) -> None:
         self.number = after
         self._screen = screen
-        self._store = store
-        self._uid = uid
-        self._tools: dict[str, str] = {}
+        self._tools = tools
         self._items = ItemBuilder()
-        self._activity = Activity(screen, store.clock.now, idle="running")
-        self._activity.progress = ProgressReader(store, uid)
+        self.activity = Activity(screen, now, idle="running")
 
     async def event(self, event: Event) -> None:
         self.number = event.number
         for one in self._items.event(event):
-            self._activity.show(one)
-        self._screen.line(line(event, await tool_names(self._store, self._uid, event, self._tools)))
+            self.activity.show(one)
+        self._screen.line(line(event, await self._tools(event)))
 
     def delta(self, piece: Delta) -> None:
         """A program has no live text."""
 
     def wait_for(self, waits: list[WaitDescription]) -> None:
-        self._activity.waits = waits
+        self.activity.waits = waits
 
     def status(self, frame: int) -> str:
-        return self._activity.status(frame)
+        return self.activity.status(frame)
+
+
+def log_renderer(screen: Screen, store: Store, uid: str, after: int) -> LogRenderer:
+    """The log of a program in a store."""
+    known: dict[str, str] = {}
+    made = LogRenderer(screen, store.clock.now, lambda event: tool_names(store, uid, event, known), after)
+    made.activity.progress = ProgressReader(store, uid)
+    return made
 
 
 def conversation_renderer(
@@ -154,7 +160,7 @@ async def make_renderer(
         return stream, None
     screen = make_screen()
     if not agent:
-        return LogRenderer(screen, runtime.store, view.uid, after), screen
+        return log_renderer(screen, runtime.store, view.uid, after), screen
     if after > 0:
         screen.line(f"… {after} earlier events; `{shell.suggest('attach', view.id, app=True)}` shows all", "dim")
     tail = output_reader(runtime, view.uid).tail if screen.draws else None

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from perdure.cli.shell import Shell
+from perdure.config import is_service
 from perdure.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,6 +48,11 @@ def given_start_options(options: dict[str, Any]) -> dict[str, Any]:
     if isinstance(when := found.get("not_before"), str):
         found["not_before"] = parse_time(when)
     return found
+
+
+def owner_of_start(shell: Shell, given: str | None) -> str | None:
+    """Whom a session belongs to: the user who starts it, unless another is named. A service knows who asks."""
+    return given or (None if is_service(shell.store) else shell.by)
 
 
 def parse_time(text: str) -> datetime | str:

@@ -11,15 +11,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from perdure.cli.live.screen import Screen
+from perdure.cli.live.session_source import SessionSource
 from perdure.cli.shell import Shell
 from perdure.cli.text.intent import lines_of
-from perdure.cli.text.plain import safe, span, value
+from perdure.cli.text.plain import safe, value
+from perdure.clock import span
 from perdure.domain.approval import Approval
+from perdure.domain.approval_summary import asking_rules, consequence
 from perdure.domain.effect import Effect
 from perdure.domain.wait import Wait
 from perdure.runtime.runtime import Runtime
-from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, effect
+from perdure.store.moves import approval
 
 LINES = 12  # of one argument; `m` shows all
 QUIET = 0.4  # seconds without a key before an answer is accepted
@@ -30,10 +32,12 @@ class ApprovalPrompt:
     """One call at a time. `vote` does what the person chose, and returns whether it was accepted."""
 
     def __init__(
-        self, shell: Shell, runtime: Runtime, screen: Screen, vote: Callable[[Awaitable[Any]], Awaitable[bool]]
-    ) -> None:
+        self, shell: Shell, runtime: Runtime, source: SessionSource, screen: Screen,
+        vote: Callable[[Awaitable[Any]], Awaitable[bool]],
+    ) -> None:  # fmt: skip
         self.shell = shell
         self.runtime = runtime
+        self._source = source
         self.screen = screen
         self.is_open = False  # an answer is accepted now
         self._vote = vote
@@ -47,13 +51,13 @@ class ApprovalPrompt:
 
     async def show(self, asked: Wait) -> None:
         """Show the call and the answers; the keys count from `tick` on."""
-        read = await self.runtime.store.read(_approval, asked.session_uid, asked.id)
-        self._row, found, self._detail, self._may_remember = read
-        self._effect = self.runtime.values.whole(found)
+        self._row, self._effect, self._detail, self._may_remember = await self._source.approval(asked)
         self.is_open, self._choice = False, ""
         self._typed, self._quiet_since = self.screen.typed(), time.monotonic()
         self.screen.line(f"? {self._effect.tool} needs your approval (gate {self._row.gate})", "bold")
         self._show_call(LINES)
+        for rule in asking_rules(self._detail):
+            self.screen.line(f"    rule  {safe(rule)}")
         self._show_choices()
 
     def tick(self, stash_typed: Callable[[], bool]) -> None:
@@ -103,12 +107,12 @@ class ApprovalPrompt:
             self.ask()
 
     async def _cast(self, key: str, because: str | None) -> None:
-        id, by = self._row.id, self.shell.by
+        id, uid, by = self._row.id, self._row.session_uid, self.shell.by
         if key == "n":
-            await self._vote(self.runtime.deny(id, by=by, because=because))
+            await self._vote(self.runtime.deny(id, session=uid, by=by, because=because))
         else:
             width: Any = WIDTHS[key]
-            await self._vote(self.runtime.approve(id, by=by, because=because, remember=width))
+            await self._vote(self.runtime.approve(id, session=uid, by=by, because=because, remember=width))
 
     @property
     def _needs_reason(self) -> bool:
@@ -140,6 +144,7 @@ class ApprovalPrompt:
             ("effect", found.id), ("intent digest", found.intent_digest), ("key", found.idempotency_key),
             ("replay", found.replay), ("targets", value(found.targets)), ("asked by", row.requester),
             ("asked", f"{span(self.runtime.store.clock.now() - row.asked_at)} ago"), ("votes needed", str(row.quorum)),
+            ("approving", consequence(found.tool, found.replay, missing=row.quorum)),
         ]  # fmt: skip
         for name, text in facts:
             self.screen.line(f"    {name.ljust(13)}  {safe(text)}", "dim")
@@ -148,8 +153,3 @@ class ApprovalPrompt:
 
 
 _WORDS = {"yes": "y", "session": "s", "tool": "t", "no": "n", "more": "m"}
-
-
-def _approval(tx: StoreTransaction, uid: str, id: str) -> tuple[Approval, Effect, dict[str, Any], bool]:
-    row = approval.get(tx, uid, id)
-    return row, effect.get(tx, uid, row.effect_id), approval.detail_of(tx, row), approval.may_remember(tx, row)

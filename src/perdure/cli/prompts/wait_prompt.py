@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from perdure.cli.live.screen import Screen
+from perdure.cli.live.session_source import SessionSource
 from perdure.cli.prompts.approval_prompt import ApprovalPrompt
 from perdure.cli.shell import Shell
 from perdure.cli.text.waits import WaitDescription
@@ -22,15 +23,16 @@ class WaitPrompt:
     """One question at a time, at the bottom of a screen. `open_wait` is the wait that is asked about."""
 
     def __init__(
-        self, shell: Shell, runtime: Runtime, screen: Screen, start: Callable[[], None], stash_typed: Callable[[], bool]
-    ) -> None:
+        self, shell: Shell, runtime: Runtime, source: SessionSource, screen: Screen, start: Callable[[], None],
+        stash_typed: Callable[[], bool],
+    ) -> None:  # fmt: skip
         self.shell = shell
         self.runtime = runtime
         self.screen = screen
         self.open_wait: WaitDescription | None = None
         self._start = start
         self._stash_typed = stash_typed  # what was typed before a question was shown is not its answer
-        self._approval = ApprovalPrompt(shell, runtime, screen, self._try)
+        self._approval = ApprovalPrompt(shell, runtime, source, screen, self._try)
 
     def withdraw(self) -> None:
         """Close the question: it was answered, here or elsewhere, or the wait is over."""
@@ -132,13 +134,13 @@ class WaitPrompt:
 
     async def _answer(self, line: str) -> None:
         assert self.open_wait is not None
-        choices = self._detail("choices") or []
+        asked, choices = self.open_wait.wait, self._detail("choices") or []
         if line.isdecimal() and 1 <= int(line) <= len(choices) and line not in choices:
             line = str(choices[int(line) - 1])
         if not line:
             self._ask_again("Type an answer, or press Ctrl-D to leave.")
             return
-        await self._try(self.runtime.answer(self.open_wait.wait.id, line, by=self.shell.by))
+        await self._try(self.runtime.answer(asked.id, line, session=asked.session_uid, by=self.shell.by))
 
     async def _settle(self, line: str) -> None:
         assert self.open_wait is not None
@@ -147,8 +149,10 @@ class WaitPrompt:
         if verdict is None or not reason.strip():
             self._ask_again("Type happened, absent or abandon, and how you know.")
             return
-        id = self.open_wait.wait.ref or ""
-        await self._try(self.runtime.settle(id, verdict, by=self.shell.by, because=reason.strip()))
+        asked, how = self.open_wait.wait, reason.strip()
+        await self._try(
+            self.runtime.settle(asked.ref or "", verdict, session=asked.session_uid, by=self.shell.by, because=how)
+        )
 
     def _ask_again(self, text: str) -> None:
         """Show a line and leave the question open."""

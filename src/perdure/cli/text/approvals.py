@@ -8,9 +8,10 @@ from perdure.cli.shell import Shell
 from perdure.cli.store_access import load_arguments
 from perdure.cli.text.plain import safe
 from perdure.domain.approval import Approval
+from perdure.domain.approval_summary import consequence
 from perdure.domain.effect import Effect
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, effect
+from perdure.store.moves import approval, effect, quorum
 
 
 def planned_effect(shell: Shell, tx: StoreTransaction, one: Approval) -> Effect:
@@ -24,13 +25,14 @@ def approval_json(shell: Shell, tx: StoreTransaction, one: Approval) -> dict[str
     call = {"tool": about.tool, "intent": about.intent, "targets": about.targets}
     detail = approval.detail_of(tx, one)
     more = {"about": detail.get("about"), "reason": detail.get("reason", "optional")}
-    more |= {"may_remember": approval.may_remember(tx, one)}
-    return one.to_dict() | call | more | {"votes": approval.votes(tx, one.session_uid, one.id)}
+    more |= {"may_remember": approval.may_remember(tx, one), "rules": detail.get("rules", [])}
+    more |= {"approving": consequence(about.tool, about.replay, missing=one.quorum - quorum.counted(tx, one))}
+    return one.to_dict() | call | more | {"votes": quorum.votes(tx, one.session_uid, one.id)}
 
 
 def voters_and_reasons(tx: StoreTransaction, one: Approval) -> tuple[str, str]:
     """Who decided an approval, and why; two empty strings if it was not decided by a vote."""
-    votes = [vote for vote in approval.votes(tx, one.session_uid, one.id) if vote.decision == one.decision]
+    votes = [vote for vote in quorum.votes(tx, one.session_uid, one.id) if vote.decision == one.decision]
     given = [vote for vote in votes if vote.rationale]
     reasons = [f"{vote.voter}: {vote.rationale}" if len(votes) > 1 else vote.rationale for vote in given]
     return ", ".join(safe(vote.voter) for vote in votes), "; ".join(reasons)

@@ -14,9 +14,9 @@ import click
 
 from perdure.agent.toolbox import shipped
 from perdure.cli.shell import Shell
-from perdure.cli.text.plain import arguments, error, safe, short, span, value
+from perdure.cli.text.plain import arguments, error, safe, short, value
 from perdure.cli.text.waits import WaitDescription
-from perdure.clock import format_time
+from perdure.clock import format_time, span
 from perdure.control.brief import Brief
 from perdure.domain.decision import Decision
 from perdure.domain.effect import Effect

@@ -95,7 +95,14 @@ def conclusion(report: DoctorReport) -> Iterator[str]:
     for finding in report.findings:
         what, do = escape(safe(finding.what)), escape(safe(finding.do))
         yield f"\n[{STYLES[finding.level]}]{finding.level}[/]: {what}\n  {do}"
+    if report.exists and report.governance is not None:
+        yield "\ngates: what this deployment enforces"
+        promises = report.governance.gates.promises
+        yield from (f"  {_mark(one.met)} {escape(one.what)}: {escape(safe(one.evidence))}" for one in promises)
     depth = report.depth
+    for level in depth.levels if depth is not None and report.exists else []:
+        yield f"\n{level.level} {level.name}"
+        yield from (f"  {_mark(need.met)} {escape(need.what)}: {escape(safe(need.evidence))}" for need in level.needs)
     if depth is not None and depth.holds:
         yield f"\ndepth {depth.holds}: {depth.name}"
         if depth.next:
@@ -109,6 +116,10 @@ def conclusion(report: DoctorReport) -> Iterator[str]:
     unread = report.sessions is not None and not report.read_everything
     good = "[green]nothing wrong[/]" + (" in what was checked; --deep checks all" if unread else "")
     yield f"[bold red]{bad}[/]" if bad else good
+
+
+def _mark(met: bool) -> str:
+    return "[green]yes[/]" if met else "[yellow]no [/]"
 
 
 def format_bytes(size: int) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.cli.shell import Shell
-from perdure.cli.text.plain import arguments, safe, short, span
+from perdure.cli.text.plain import arguments, safe, short
 from perdure.cli.text.waits import settle_suggestions
+from perdure.clock import span
 from perdure.domain.effect import Attempt, Effect
 from perdure.store.move import StoreTransaction
 from perdure.store.moves.attempt import attempts_of
@@ -52,7 +53,10 @@ def doubt_lines(shell: Shell, found: list[Effect]) -> list[str]:
     doubts = [one for one in found if is_in_doubt(one)]
     if not doubts:
         return []
-    commands = [(shell.suggest(*one.words, app=one.app), one.meaning) for one in settle_suggestions(doubts[0].id)]
+    commands = [
+        (shell.suggest(*one.words, app=one.app), one.meaning)
+        for one in settle_suggestions(doubts[0].id, doubts[0].tool)
+    ]
     widest = max(len(text) for text, _ in commands)
     how_many = "1 effect is in doubt" if len(doubts) == 1 else f"{len(doubts)} effects are in doubt"
     return ["", f"{how_many}. Check the outside system, then record what you found:"] + [

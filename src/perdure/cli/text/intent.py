@@ -81,7 +81,7 @@ def _change(found: Effect, given: dict[str, Any], most: int | None, more: str, a
     """The change of a file, with the lines around it and their numbers if they were recorded."""
     first = about["line"] if isinstance(about.get("line"), int) else None
     around = [one if isinstance(one := about.get(name), list) and first else [] for name in ("before", "after")]
-    parts = [(name, _text(given.get(name)).splitlines()) for name in CHANGES[found.tool]]
+    parts = [(name, _whole(_text(given.get(name)).splitlines(), about)) for name in CHANGES[found.tool]]
     start = (first or 1) - len(around[0])
     lines = [(" ", start + nth, str(line)) for nth, line in enumerate(around[0])]
     for name, texts in parts:
@@ -94,6 +94,13 @@ def _change(found: Effect, given: dict[str, Any], most: int | None, more: str, a
         yield Text(f"    {place}{sign}{_bounded(line, most, more)}", STYLES[sign])
     if shown is not None and len(lines) > shown:
         yield Text(f"    … {count(len(lines) - shown, 'more line')}; {more}", "dim")
+
+
+def _whole(lines: list[str], about: dict[str, Any]) -> list[str]:
+    """Lines with what stays around them in the first and in the last one, if that was recorded."""
+    lead, tail = (one if isinstance(one := about.get(name), str) else "" for name in ("lead", "tail"))
+    made = lines or ([""] if lead or tail else [])
+    return [(lead if nth == 0 else "") + line + (tail if nth == len(made) - 1 else "") for nth, line in enumerate(made)]
 
 
 def _text(given: Any) -> str:

@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.clock import SECOND
 from perdure.domain.text import visible
+from perdure.secrets.mask import mask
 
-SECOND = 1_000_000
+LONGEST_KEY = 300  # characters
 TEXT = 200  # characters of one stored text in a sentence
 CUT = "more character"  # in the remark after a call that was cut
 
 
 def safe(text: str, *, keep: str = "") -> str:
-    """The text with invisible characters escaped, except those in `keep`."""
-    return visible(text, keep=keep)
+    """The text with invisible characters escaped, except those in `keep`, and with what looks like a secret masked."""
+    return visible(mask(text), keep=keep)
 
 
 def short(text: str, limit: int = TEXT) -> str:
     """The start of a text, on one line; an ellipsis shows that there is more."""
-    shown = safe(text[: limit + 1])
+    shown = safe(text[: limit + LONGEST_KEY])  # a key that is cut would not be recognized
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
@@ -75,19 +77,6 @@ def error(given: Any) -> str:
     text = f"{kind}: {message}" if kind and message else str(message or kind or given.get("code") or "no message")
     where = given.get("where")
     return short(text) if not where else f"{short(text)} ({short(str(where).rpartition('/')[2])})"
-
-
-def span(microseconds: int) -> str:
-    """How long, in its two largest units: `12s`, `3m`, `2h 5m`, `4d 3h`."""
-    seconds = max(0, microseconds) // SECOND
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if minutes < 60:
-        return f"{minutes}m"
-    if hours < 24:
-        return f"{hours}h {minutes % 60}m" if minutes % 60 else f"{hours}h"
-    return f"{days}d {hours % 24}h" if hours % 24 else f"{days}d"
 
 
 def elapsed(microseconds: int) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from perdure.cli.commands.queues import describe_limits
 from perdure.cli.text.grid import grid
-from perdure.cli.text.plain import count, safe, short, span
+from perdure.cli.text.plain import count, safe, short
+from perdure.clock import span
 from perdure.control.supervisor.overview import Overview, ProcessView
 
 PROCESSES = ("process", "state", "pid", "sessions", "restarts", "age", "queues~")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from perdure.cli.text.plain import count, safe, short, span
-from perdure.clock import format_time
+from perdure.cli.text.plain import count, safe, short
+from perdure.clock import format_time, span
 from perdure.domain.schedule import Schedule
 from perdure.domain.schedule_times import EPOCH, zone
 

@@ -237,4 +237,11 @@ SENTENCES: dict[str, Callable[[Body, str], str]] = {
     "approval.decided": lambda body, _: (
         f"approval {safe(body['approval'])} is {safe(_row(body, 'approval')['decision'])}"
     ),
+    "approval.withdrawn": lambda body, by: f"{by} withdrew approval {safe(body['approval'])}: {short(body['because'])}",
+    "approval.escalated": lambda body, _: (
+        f"approval {safe(body['approval'])} waited for long, so {safe(', '.join(body['to']))} may decide too"
+    ),
+    "exemption.granted": lambda body, by: (
+        f"{by} granted exemption {safe(body['id'])} from the rule {safe(body['rule'])}: {short(body['because'])}"
+    ),
 }

@@ -9,13 +9,14 @@ import click
 import msgspec
 
 from perdure.cli.shell import Shell
-from perdure.cli.text.plain import CUT, error, intent, safe, short, span
-from perdure.clock import format_time
+from perdure.cli.text.plain import CUT, error, intent, safe, short
+from perdure.clock import format_time, span
+from perdure.config import is_service
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import FOR_A_PERSON, Wait, WaitKind, needs_person
 from perdure.errors import NotFound
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, effect, session, wait
+from perdure.store.moves import approval, effect, quorum, session, wait
 from perdure.store.moves.session import START
 
 LIMIT = 20
@@ -77,8 +78,9 @@ def describe_wait(tx: StoreTransaction, found: SessionRecord, one: Wait) -> Wait
         case WaitKind.PROGRAM:
             return _code(found, one)
         case WaitKind.POLICY:
-            what = "a process that has a policy: run it from code that opens the store with policy=..."
-            return WaitDescription(one, what)
+            return _policy(one)
+        case WaitKind.BUDGET:
+            return _budget(found, one)
         case WaitKind.WORKSPACE:
             return _workspace(found, one)
         case WaitKind.QUARANTINE:
@@ -101,6 +103,26 @@ def describe_retry(one: Wait, now: int) -> str:
     return f"retry {number} of {most} in {span(max(0, (one.due_at or now) - now))}"
 
 
+def _policy(one: Wait) -> WaitDescription:
+    """A session that waits for the policy of the store, or for a process that was started with one."""
+    from perdure.runtime.policy.active_policy import FROZEN
+
+    if one.ref is not None:
+        why = short(str(_detail(one).get("why")))
+        shows = Suggestion(("policy",), "shows the policy")
+        thaws = (Suggestion(("policy", "thaw"), "ends the freeze"),) if why.startswith(FROZEN) else ()
+        return WaitDescription(one, f"the policy of the store. {why}", (*thaws, shows))
+    return WaitDescription(one, "a process that has a policy: run it from code that opens the store with policy=...")
+
+
+def _budget(found: SessionRecord, one: Wait) -> WaitDescription:
+    """A session whose budget is used up. Until the next day, or until a person raises it."""
+    until = f" or for {format_time(one.due_at)}" if one.due_at is not None else ""
+    lift = ("exemptions", "grant", str(one.ref), "--session", found.id, "--because", "TEXT")
+    what = f"a person to raise a budget{until}. {short(str(_detail(one).get('why')))}"
+    return WaitDescription(one, what, (Suggestion(lift, "lifts it for this session"),))
+
+
 def _workspace(found: SessionRecord, one: Wait) -> WaitDescription:
     """A session whose files are on another machine."""
     detail = _detail(one)
@@ -115,7 +137,7 @@ def _code(found: SessionRecord, one: Wait) -> WaitDescription:
     program = safe(one.ref or "its program")
     if not one.versions_tried:
         load = Suggestion(("resume", found.id, "--app", "MODULE"), f"loads the module that defines {program}")
-        return WaitDescription(one, f"the code of {program}, which was not loaded", (load,))
+        return WaitDescription(one, f"the module that defines {program} is not loaded", (load,))
     tried = ", ".join(sorted(map(safe, one.versions_tried)))
     began = f"began under {safe(found.code_version)}" if found.code_version else "began under a version without a name"
     if (pinned := _detail(one).get("pinned")) is not None:
@@ -139,7 +161,7 @@ def _approval(tx: StoreTransaction, found: SessionRecord, one: Wait) -> WaitDesc
         row = approval.get(tx, found.uid, one.id)
     except NotFound:
         return WaitDescription(one, what)
-    yes = sum(vote.decision == "approved" for vote in approval.votes(tx, found.uid, one.id))
+    yes = sum(vote.decision == "approved" for vote in quorum.votes(tx, found.uid, one.id))
     more = [f"{yes} of {row.quorum} votes"] if row.quorum > 1 else []
     more += [] if row.requester_may_decide else [f"not by {safe(row.requester)}, who requested it"]
     more += [] if row.expires_at is None else [f"expires in {span(row.expires_at - tx.now)}"]
@@ -166,22 +188,21 @@ def _doubt(one: Wait) -> WaitDescription:
     detail = _detail(one)
     call = intent(str(detail.get("tool")), detail.get("intent"))
     what = f"the outcome of {call} is unknown. {short(str(detail.get('why')))}"
-    return WaitDescription(one, what, settle_suggestions(one.ref or ""))
+    return WaitDescription(one, what, settle_suggestions(one.ref or "", str(detail.get("tool"))))
 
 
-def settle_suggestions(effect_id: str) -> tuple[Suggestion, ...]:
+def settle_suggestions(effect_id: str, tool: str) -> tuple[Suggestion, ...]:
     """The three verdicts that a person can give on an effect in doubt."""
-    meanings = {
-        "--happened": "it was done; add --result JSON if the tool returns something",
-        "--absent": "it was not done; the session does it again",
-        "--abandon": "the outcome stays unknown; the program gets an error",
-    }
-    words = ("settle", effect_id)
-    return tuple(
-        Suggestion(
-            (*words, verdict, "--because", TEXT), meaning, app=verdict == "--happened"
-        )  # the tool knows its result
-        for verdict, meaning in meanings.items()
+    from perdure.runtime.definitions.tool import TOOLS
+
+    returns_nothing = tool in TOOLS and TOOLS[tool].signature.allows_none()
+    result, which = ((), "") if returns_nothing else (("--result", "JSON"), "; JSON is what the tool would return")
+    which += "" if tool in TOOLS or returns_nothing else ", null for nothing"
+    settle, because = ("settle", effect_id), ("--because", TEXT)
+    return (
+        Suggestion((*settle, "--happened", *because, *result), f"it was done{which}", app=True),  # the tool checks it
+        Suggestion((*settle, "--absent", *because), "it was not done; the session does it again"),
+        Suggestion((*settle, "--abandon", *because), "the outcome stays unknown; the program gets an error"),
     )
 
 
@@ -206,17 +227,29 @@ def _lease(found: SessionRecord, one: Wait) -> WaitDescription:
     return WaitDescription(one, what, (Suggestion(("show", holder)), later))
 
 
-def root_session_id(tx: StoreTransaction, uid: str) -> str:
-    """The id of the session to resume: a child is resumed with its parent."""
+def root_session(tx: StoreTransaction, uid: str) -> SessionRecord:
+    """The session to resume: a child is resumed with its parent."""
     found = session.get(tx, uid)
     while found.parent_uid is not None:
         found = session.get(tx, found.parent_uid)
-    return found.id
+    return found
 
 
-def continue_line(shell: Shell, id: str) -> str:
+def resume_line(shell: Shell, found: SessionRecord) -> str:
+    """The command that resumes a session. It names the module of the program if nothing else does."""
+    from perdure.cli.program_arguments import OWN  # late: most commands do without the agent
+    from perdure.runtime.definitions.program import PROGRAMS
+
+    words = ["resume", found.id]
+    is_known = found.program in OWN | PROGRAMS.keys() or shell.app or shell.settings.get("app")
+    if not is_known and not is_service(shell.store):
+        words += ["--app", "MODULE"]
+    return shell.suggest(*words, app=True)
+
+
+def continue_line(shell: Shell, found: SessionRecord) -> str:
     """How a session continues after a person has acted."""
-    return f"Run `{shell.suggest('resume', id, app=True)}` to continue, unless a worker is running."
+    return f"Run `{resume_line(shell, found)}` to continue, unless a worker is running."
 
 
 def session_name(tx: StoreTransaction, uid: str | None) -> str:
@@ -229,7 +262,9 @@ def session_name(tx: StoreTransaction, uid: str | None) -> str:
 def wait_lines(shell: Shell, described: list[WaitDescription], now: int) -> Iterator[str]:
     """Each wait on a line, and below it the commands to type."""
     for one in described[:LIMIT]:
-        yield f"  {click.style(one.wait.kind, bold=True)}, asked {span(now - one.wait.since)} ago: {one.what}"
+        waited = span(now - one.wait.since)
+        when = f"since {waited}" if one.wait.kind == WaitKind.PROGRAM else f"asked {waited} ago"
+        yield f"  {click.style(one.wait.kind, bold=True)}, {when}: {one.what}"
         typed = [(shell.suggest(*command.words, app=command.app), command.meaning) for command in one.commands]
         widest = max((len(text) for text, meaning in typed if meaning), default=0)
         for text, meaning in typed:

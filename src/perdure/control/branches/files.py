@@ -133,7 +133,10 @@ def _is_copy(tx: StoreTransaction, session: SessionRecord) -> bool:
 def side_at(tx: StoreTransaction, session: SessionRecord, number: int) -> DiffSide:
     """The files of a session at one of its events."""
     if not 1 <= number <= session.cursor:
-        raise ConfigError(f"Session {session.id} has no event {number}; its events are 1 to {session.cursor}.")
+        raise ConfigError(
+            f"Session {session.id} has no event {number}; its events are 1 to {session.cursor}.",
+            hint=f"`perdure show {session.id} --last 100` shows its events.",
+        )
     state, _ = _at(tx, session, number)
     if state.snapshot is None:
         raise NotFound(

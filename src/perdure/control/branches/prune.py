@@ -28,6 +28,7 @@ from perdure.errors import PerdureError
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.runtime import Runtime
 from perdure.store.move import StoreTransaction
+from perdure.store.moves import access as access_log
 from perdure.store.moves import effect as effects
 from perdure.store.moves import message
 from perdure.store.moves import session as sessions
@@ -47,24 +48,39 @@ class NeededSnapshots(msgspec.Struct):
 
 
 class PruneReport(msgspec.Struct, frozen=True):
-    """What was removed, or with `plan` would be; `bytes` is how much that frees."""
+    """What was removed, or with `plan` would be; `bytes` is how much that frees. `reads`: lines of the access log."""
 
     plan: bool
     folders: list[FolderRemoval]
     repositories: dict[str, PruneResult]
     bytes: int
+    reads: int = 0
 
 
-async def prune_all(runtime: Runtime, *, ended: str | float | None = None, plan: bool = False) -> PruneReport:
+async def prune_all(
+    runtime: Runtime, *, ended: str | float | None = None, access: str | float | None = None, plan: bool = False
+) -> PruneReport:
     """Remove the folders of branches that have ended, and unused snapshots.
 
-    With `ended`, also the snapshots of sessions that ended longer ago than that.
+    With `ended`, also the snapshots of sessions that ended longer ago than that; with `access`, also the lines of the
+    access log that are older than that.
     """
+    reads = 0 if access is None else await _forget_reads(runtime, microseconds(access), plan=plan)
     before = None if ended is None else runtime.store.clock.now() - microseconds(ended)
     folders = await clear_folders(runtime, plan=plan)
     pruned = await prune(runtime, ended_before=before, plan=plan)
     freed = sum(one.bytes for one in folders) + sum(one.bytes_before - one.bytes_after for one in pruned.values())
-    return PruneReport(plan, folders, pruned, freed)
+    return PruneReport(plan, folders, pruned, freed, reads)
+
+
+async def _forget_reads(runtime: Runtime, age: int, *, plan: bool) -> int:
+    """Forget old lines of the access log; the control log says how many."""
+    before, done = runtime.store.clock.now() - age, 0
+    if plan:
+        return await runtime.store.read(access_log.count, before)
+    while found := await runtime.store.write(access_log.forget(before, runtime.by)):
+        done += found
+    return done
 
 
 async def prune(

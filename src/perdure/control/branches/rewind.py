@@ -66,11 +66,18 @@ class RewindResult(msgspec.Struct, frozen=True):
     not_kept: list[str] = []  # files that existed at that event and are in no snapshot
 
 
-async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None) -> RewindResult:
-    """Branch a session at event `to`, with the files as they were. The branch waits for the next message."""
+async def rewind(
+    runtime: Runtime, name: str, *, to: int, id: str | None = None, by: str | None = None, run: bool = True
+) -> RewindResult:
+    """Branch a session at event `to`, with the files as they were. The branch waits for the next message.
+
+    Without `run`, a worker opens its folder.
+    """
     session = await runtime.store.read(sessions.find, name)
     state, outside, lines = await runtime.store.read(_prepare, session, to)
-    branch = await runtime.fork(session.uid, at=to, id=id, lines=lines)
+    branch = await runtime.requests.fork(session.uid, at=to, id=id, lines=lines, by=by)
+    if not run:
+        return RewindResult(branch, session.id, to, state.snapshot, None, outside, not_kept=state.not_kept)
     problem: str | None = None
     try:
         branch = await run_until_idle(runtime, branch.uid)
@@ -88,7 +95,10 @@ def _prepare(
     tx: StoreTransaction, session: SessionRecord, number: int
 ) -> tuple[State, list[OutsideEffect], list[dict[str, Any]]]:
     if not 1 <= number <= session.cursor:
-        raise ConfigError(f"Session {session.id} has no event {number}; its events are 1 to {session.cursor}.")
+        raise ConfigError(
+            f"Session {session.id} has no event {number}; its events are 1 to {session.cursor}.",
+            hint=f"`perdure show {session.id} --last 100` shows its events.",
+        )
     state, _ = state_of(tx, session, number)
     if not state.lines and state.summary is None:
         if not state_of(tx, session)[0].number:

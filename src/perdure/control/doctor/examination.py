@@ -14,6 +14,8 @@ from typing import Literal
 
 from perdure.clock import SECOND, boot_time
 from perdure.control.doctor import depth, findings
+from perdure.control.doctor.governance import examine_governance
+from perdure.control.doctor.notification_findings import of_notifications
 from perdure.control.doctor.report import DiskStatus, DoctorReport, Latency, Schema, StaleSession, WorkerStatus, wrong
 from perdure.control.doctor.schedule_findings import of_schedules
 from perdure.control.doctor.stuck_sessions import stuck
@@ -29,7 +31,7 @@ from perdure.store.inspection import damage, read_access
 from perdure.store.inspection.read_access import StoreLocation, StoreReader
 from perdure.store.inspection.survey import survey as take_survey
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import restore, schedule
+from perdure.store.moves import notification, restore, schedule
 from perdure.store.row_check import DamagedRow
 from perdure.store.writer.lock import life_of
 
@@ -40,18 +42,22 @@ WEEK = 7 * 86_400 * SECOND
 SCHEDULES = 1000  # that are examined
 
 
-def diagnose(target: str | None = None, *, deep: bool = False, connections: int = 8) -> DoctorReport:
+def diagnose(
+    target: str | None = None, *, deep: bool = False, connections: int = 8, artifacts: str | None = None
+) -> DoctorReport:
     """Inspect a store, and what running here means for the commands of agents in the current folder."""
-    report = examine(target, deep=deep, connections=connections)
+    report = examine(target, deep=deep, connections=connections, artifacts=artifacts)
     report.findings += findings.privileged(Path.cwd())
     return report
 
 
-def examine(target: str | None = None, *, deep: bool = False, connections: int = 8) -> DoctorReport:
+def examine(
+    target: str | None = None, *, deep: bool = False, connections: int = 8, artifacts: str | None = None
+) -> DoctorReport:
     """Inspect the store at `target`, which may not exist. `deep` reads every page and every chain."""
     place = read_access.locate_store(target)
     report = DoctorReport(kind=place.kind, place=place.shown)
-    parts: list[Callable[[], None]] = [lambda: _inspect_inside(report, place, deep=deep)]
+    parts: list[Callable[[], None]] = [lambda: _inspect_inside(report, place, deep=deep, artifacts=artifacts)]
     if place.kind == "postgres":
         _describe_address(report, place, connections)
     if place.kind in ("sqlite", "files"):
@@ -77,7 +83,7 @@ def _describe_address(report: DoctorReport, place: StoreLocation, connections: i
     report.connections_per_process = connection_budget(connections)
 
 
-def _inspect_inside(report: DoctorReport, place: StoreLocation, *, deep: bool) -> None:
+def _inspect_inside(report: DoctorReport, place: StoreLocation, *, deep: bool, artifacts: str | None) -> None:
     if place.kind == "memory":
         return
     if place.kind == "files" and report.processes:
@@ -85,10 +91,12 @@ def _inspect_inside(report: DoctorReport, place: StoreLocation, *, deep: bool) -
         report.findings.append(findings.in_use(report.processes[0]))
         return
     with read_access.read_store(place) as found:
-        _inspect_store(report, place, found, deep=deep)
+        _inspect_store(report, place, found, deep=deep, artifacts=artifacts)
 
 
-def _inspect_store(report: DoctorReport, place: StoreLocation, found: StoreReader, *, deep: bool) -> None:
+def _inspect_store(
+    report: DoctorReport, place: StoreLocation, found: StoreReader, *, deep: bool, artifacts: str | None
+) -> None:
     properties = read_access.properties(found.tx)
     if place.kind == "postgres":
         report.server, report.clock_offset = read_access.server(found.tx), found.offset
@@ -112,6 +120,8 @@ def _inspect_store(report: DoctorReport, place: StoreLocation, found: StoreReade
         return
     try:
         _inspect_rows(report, place, found)
+        report.now = found.tx.now
+        report.governance = examine_governance(found.tx, postgres=place.kind == "postgres", artifacts=artifacts)
     except Damaged as error:
         report.findings.append(wrong(error.message, error.hint))
     if deep:
@@ -156,6 +166,8 @@ def _inspect_rows(report: DoctorReport, place: StoreLocation, found: StoreReader
         for one in survey.stale_sessions
     ]
     report.findings += of_schedules(schedule.listing(found.tx, limit=SCHEDULES), found.tx.now)
+    report.notifications = notification.counts(found.tx)
+    report.findings += of_notifications(report.notifications)
 
 
 def _with_life(one: WorkerRecord, life: Liveness) -> WorkerStatus:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from perdure.agent.commands import sandbox
 from perdure.clock import format_time
+from perdure.control.doctor.gate_findings import of_gates
 from perdure.control.doctor.report import DoctorReport, Finding, note, risk, stuck, wrong
 from perdure.control.doctor.server_findings import of_server, of_standbys
 from perdure.control.doctor.stuck_sessions import StuckSession
@@ -49,7 +50,7 @@ def intact(sessions: int, more: int) -> Finding:
 
 def judge(report: DoctorReport) -> list[Finding]:
     """The findings of all rules."""
-    rules = (_schema, _durability, _disk, of_server, of_standbys, _restores, _sessions, _workers)
+    rules = (_schema, _durability, _disk, of_server, of_standbys, _restores, _sessions, _workers, of_gates)
     return [finding for rule in rules for finding in rule(report)]
 
 
@@ -229,10 +230,12 @@ def _first(names: list[str]) -> str:
 
 
 def _workers(report: DoctorReport) -> Iterator[Finding]:
-    dead = [one.id for one in report.workers if one.life is Liveness.DEAD]
+    workers = [one for one in report.workers if one.role == "worker"]
+    dead = [one.id for one in workers if one.life is Liveness.DEAD]
     if dead:
+        none = "No worker is alive: `perdure serve` starts one, and it continues their sessions."
         names = ", ".join(dead[:3]) + (", …" if len(dead) > 3 else "")
         yield note(
             f"{len(dead)} {'worker' if len(dead) == 1 else 'workers'} died without a proper shutdown: {names}.",
-            "Nothing to do: other workers can take over its sessions.",
+            none if len(dead) == len(workers) else "Nothing to do: other workers can take over their sessions.",
         )

@@ -6,11 +6,13 @@ from typing import Literal
 
 import msgspec
 
+from perdure.control.doctor.governance import Governance
 from perdure.control.doctor.stuck_sessions import StuckSession
 from perdure.domain.restore import Restore
 from perdure.domain.worker import Liveness
 from perdure.domain.writer import Writer
 from perdure.store.inspection.read_access import Durability, Server
+from perdure.store.moves.notification import ChannelCounts
 from perdure.store.row_check import DamagedRow
 
 
@@ -42,6 +44,22 @@ def note(what: str, do: str) -> Finding:
     return Finding("note", what, do)
 
 
+class Need(msgspec.Struct, frozen=True):
+    """One thing that a level needs: whether it is in force, and the evidence."""
+
+    what: str
+    met: bool
+    evidence: str
+
+
+class DepthLevel(msgspec.Struct, frozen=True):
+    """A level, and what it needs besides the levels below it."""
+
+    level: str
+    name: str
+    needs: list[Need]
+
+
 class Depth(msgspec.Struct, frozen=True):
     """The level that the deployment reaches (None: not even the first), and what the next one needs."""
 
@@ -49,6 +67,7 @@ class Depth(msgspec.Struct, frozen=True):
     name: str
     next: str | None
     missing: list[str]
+    levels: list[DepthLevel] = []
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -130,8 +149,11 @@ class DoctorReport(msgspec.Struct, kw_only=True):
     unrecorded_restore: Restore | None = None  # detected now; the next process that writes records it
     failover: Restore | None = None  # the newest change of server, if it is known to have lost nothing
     unheard: list[Writer] = msgspec.field(default_factory=list)  # writers that have not confirmed that nothing was lost
+    notifications: list[ChannelCounts] = msgspec.field(default_factory=list)  # what was not sent, by channel
     read_everything: bool = False
     damaged: list[DamagedRow] = msgspec.field(default_factory=list)
     findings: list[Finding] = msgspec.field(default_factory=list)
+    governance: Governance | None = None
+    now: int = 0  # by the clock of the store
     depth: Depth | None = None
     healthy: bool = True

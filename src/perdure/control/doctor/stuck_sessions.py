@@ -162,6 +162,9 @@ def _why_waiting(one: WaitingSession, kind: WaitKind) -> tuple[str, str]:
         return f"It waits for code that fits its records: {one.ref or one.program}.", FIT
     if kind is WaitKind.WORKSPACE:
         return "Its files are on a machine where no worker takes it.", "Start a worker on the machine with its files."
+    if kind is WaitKind.POLICY and one.ref is not None:
+        why = "The policy of the store is frozen, or no process here can read it."
+        return why, "Thaw it, or set one that can be read."
     if kind is WaitKind.POLICY:
         return (
             "It was started under a policy, and no process with a policy takes it.",

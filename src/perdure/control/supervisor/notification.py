@@ -47,7 +47,7 @@ def take_notifier() -> ManagerNotifier:
     return ManagerNotifier(address, watchdog)
 
 
-class Notification(NamedTuple):
+class ProcessNotification(NamedTuple):
     """What a process sent."""
 
     pid: int
@@ -66,7 +66,7 @@ class NotificationReceiver:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def receive(self) -> Notification | None:
+    def receive(self) -> ProcessNotification | None:
         """The next notification, or None. One that cannot be read is empty."""
         try:
             content, ancillary, _, _ = self._socket.recvmsg(LONGEST, socket.CMSG_SPACE(CREDENTIALS.size))
@@ -78,7 +78,7 @@ class NotificationReceiver:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS)
         ]
         pairs = (line.partition("=") for line in content.decode(errors="replace").split("\n"))
-        return Notification(attested[0] if attested else 0, {name: value for name, _, value in pairs})
+        return ProcessNotification(attested[0] if attested else 0, {name: value for name, _, value in pairs})
 
     def close(self) -> None:
         self._socket.close()

@@ -35,12 +35,13 @@ DEFAULT_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM,
 class SupervisedProcess:
     """A process that was started, until it is reaped."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int] = ()) -> None:
         words = [sys.executable, "-I", "-S", "-c", LAUNCH, str(os.getpid()), *command]
         nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        handed_on = [(os.POSIX_SPAWN_DUP2, one, one) for one in descriptors]  # onto itself: it is kept open
         self.pid = os.posix_spawn(
             sys.executable, words, environment,
-            file_actions=[nothing], setpgroup=0, setsigmask=(), setsigdef=DEFAULT_SIGNALS,
+            file_actions=[nothing, *handed_on], setpgroup=0, setsigmask=(), setsigdef=DEFAULT_SIGNALS,
         )  # fmt: skip
         self._pidfd = os.pidfd_open(self.pid)
 

@@ -44,6 +44,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
     watchdog: int | None = None  # it is killed if it sends no sign of life for so long
     normal: frozenset[int] = frozenset({0, GIVEN_BACK})  # exit codes of a process that did not fail
     fatal: frozenset[int] = frozenset({WRONG_USE})  # exit codes after which the whole tree stops
+    descriptors: tuple[int, ...] = ()  # open files of the supervisor that the process inherits
 
 
 class GroupSpec(msgspec.Struct, frozen=True):

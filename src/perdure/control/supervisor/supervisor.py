@@ -153,7 +153,7 @@ class Supervisor:
     def _start(self, spec: ChildSpec) -> None:
         silence = {} if spec.watchdog is None else {WATCHDOG: str(spec.watchdog)}
         try:
-            self._processes[spec.id] = SupervisedProcess(spec.command, self._environment | silence)
+            self._processes[spec.id] = SupervisedProcess(spec.command, self._environment | silence, spec.descriptors)
         except OSError as error:
             logger.error("%s cannot be started: %s.", spec.id, error.strerror)
             self._events.put_nowait(Exit(spec.id, NOT_STARTED))

@@ -18,7 +18,7 @@ def _ask(title: str, detail: Any = None) -> None:  # noqa: ARG001 - the argument
     return None
 
 
-APPROVE: Tool[..., None] = tool(name=NAME, replay="pure")(_ask)
+APPROVE: Tool[..., None] = tool(name=NAME, replay="pure", reach="none")(_ask)
 
 
 def approval_tool(title: str, quorum: int, timeout: str | float | None) -> Tool[..., None]:

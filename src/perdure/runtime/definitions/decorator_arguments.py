@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from perdure.domain.principal import Role
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.durations import microseconds
 
@@ -74,7 +75,23 @@ class Declaration:
             Declaration(self._tool, {"gate.expires": value.expires}).duration("gate.expires")
         if value is not None and value.reason not in ("optional", "required"):
             raise self._wrong(name, 'The reason of a gate is "optional" or "required".')
+        if value is not None:
+            self._check_deciders(name, value)
         return value
+
+    def _check_deciders(self, name: str, gate: Any) -> None:
+        """Who may decide, and who is asked later."""
+        if type(gate.quorum) is not int or gate.quorum < 1:
+            raise self._wrong(name, "The quorum of a gate is a whole number from 1.")
+        for given in (gate.roles, gate.people, gate.escalate_to):
+            if not isinstance(given, tuple | list) or not all(isinstance(one, str) and one for one in given):
+                raise self._wrong(name, 'Roles and people are tuples of names, such as `("approver",)`.')
+        if unknown := set(gate.roles) - set(Role):
+            raise self._wrong(name, f"{min(unknown)!r} is not a role; the roles are {', '.join(Role)}.")
+        if gate.escalate_after is not None:
+            Declaration(self._tool, {"gate.escalate_after": gate.escalate_after}).duration("gate.escalate_after")
+        if (gate.escalate_after is None) != (not gate.escalate_to):
+            raise self._wrong(name, "An escalation needs both `escalate_after` and `escalate_to`.")
 
     def _wrong(self, name: str, hint: str) -> ConfigError:
         return ConfigError(f"Tool {self._tool}: {name} cannot be {self._given[name]!r}.", hint=hint)

@@ -1,7 +1,7 @@
-"""Declared types that msgspec does not know: paths and pydantic models.
+"""Declared types that msgspec does not know: paths, secrets and pydantic models.
 
-A path is stored as text, a pydantic model as `model_dump(mode="json")`. Pydantic is optional: a class can only be a
-model of it if another module has imported it already.
+A path is stored as text, a secret as its reference, a pydantic model as `model_dump(mode="json")`. Pydantic
+is optional: a class can only be a model of it if another module has imported it already.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ import msgspec
 
 from perdure.runtime.definitions.big_integers import with_texts_everywhere
 from perdure.runtime.definitions.set_order import rank
+from perdure.secrets.reference import Secret
 
 
 def is_path(cls: Any) -> bool:
     return isinstance(cls, type) and issubclass(cls, PurePath)
+
+
+def is_secret(cls: Any) -> bool:
+    return cls is Secret
 
 
 def is_model(cls: Any) -> bool:
@@ -28,9 +33,14 @@ def is_model(cls: Any) -> bool:
     return base is not None and isinstance(cls, type) and issubclass(cls, base) and hasattr(cls, "model_dump")
 
 
+def is_foreign(cls: Any) -> bool:
+    """Whether this module writes and reads values of the type."""
+    return is_path(cls) or is_secret(cls) or is_model(cls)
+
+
 def why_unstorable(cls: Any) -> str | None:
     """Why values of a path or model cannot be stored and read back; None if they can."""
-    if is_path(cls):
+    if is_path(cls) or is_secret(cls):
         return None
     try:
         schema = json.dumps(cls.model_json_schema(mode="serialization"))
@@ -42,9 +52,11 @@ def why_unstorable(cls: Any) -> str | None:
 
 
 def write(value: Any) -> Any:
-    """A path or model as JSON values."""
+    """A path, secret or model as JSON values."""
     if is_path(type(value)):
         return str(value)
+    if is_secret(type(value)):
+        return value.reference
     dumped = _with_ordered_sets(value.model_dump(mode="json"), value.model_dump())
     stored = with_texts_everywhere(dumped)
     if stored is not dumped and read(type(value), stored).model_dump() != value.model_dump():
@@ -53,18 +65,22 @@ def write(value: Any) -> Any:
 
 
 def read(cls: Any, stored: Any) -> Any:
-    """The path or model that was written; for other types the stored value, which msgspec then checks."""
+    """The path, secret or model that was written; for other types the stored value, which msgspec then checks."""
     if is_path(cls) and isinstance(stored, str):
         return cls(stored)
+    if is_secret(cls) and isinstance(stored, str):
+        return Secret(stored)
     if is_model(cls) and not isinstance(stored, cls):
         return cls.model_validate_json(msgspec.json.encode(stored), **_both_names())
     return stored
 
 
 def schema(cls: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """A path or model as JSON Schema; the parts that it refers to are added to `definitions`."""
+    """A path, secret or model as JSON Schema; the parts that it refers to are added to `definitions`."""
     if is_path(cls):
         return {"type": "string", "format": "path"}
+    if is_secret(cls):
+        return {"type": "string", "description": "A reference to a secret, such as env:NAME; never its value."}
     if not is_model(cls):
         raise NotImplementedError
     made: dict[str, Any] = cls.model_json_schema(ref_template=f"#/$defs/{cls.__name__}.{{model}}")

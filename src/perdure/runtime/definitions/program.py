@@ -21,6 +21,7 @@ from perdure.runtime.run.run import Run
 from perdure.store.move import StoreTransaction
 
 if TYPE_CHECKING:
+    from perdure.runtime.policy.objections import OwnPolicy
     from perdure.runtime.runtime import Runtime
     from perdure.runtime.session import Session
 
@@ -62,7 +63,7 @@ class Program(Generic[P, T]):
 
     _INTERNAL = frozenset(
         {"function", "signature", "reads_messages", "may_receive", "read", "missing", "retry_lines", "open_model",
-         "output_reader", "ledger", "main"}
+         "output_reader", "ledger", "main", "own_policy"}
     )  # fmt: skip
     reads_messages = False  # whether it is an agent, which reads every message before it ends
 
@@ -83,12 +84,20 @@ class Program(Generic[P, T]):
         """Fix the arguments; they are validated now."""
         return Bound(self, self.signature.bind(args, kwargs))
 
-    def read(self, tx: StoreTransaction, uid: str) -> Records:
-        """What a run must know of a session before it begins, in one read."""
-        return load(tx, uid)
+    @property
+    def reader(self) -> Callable[[StoreTransaction, str], Records]:
+        """The query for what a run must know of a session before it begins."""
+        return load
+
+    def prepare(self, records: Records) -> None:
+        """Make this process ready for what is on record, before anything is recovered."""
 
     def missing(self, session: SessionRecord) -> str | None:  # noqa: ARG002 - an agent's tools are in its arguments
         """What else must be loaded before this session can run."""
+        return None
+
+    def own_policy(self, session: SessionRecord) -> OwnPolicy | None:  # noqa: ARG002 - for agents
+        """The policy of an agent itself."""
         return None
 
     def retry_lines(self, error: Any) -> list[dict[str, Any]]:  # noqa: ARG002 - for agents

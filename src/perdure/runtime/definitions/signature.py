@@ -17,6 +17,8 @@ from perdure.ids import canonical, digest
 from perdure.runtime.definitions.stored_form import StoredForm
 from perdure.runtime.definitions.stored_types import why_unstorable
 from perdure.runtime.description import short_text, summary
+from perdure.secrets.redaction import redact_json
+from perdure.secrets.reference import Secret
 
 
 class Signature:
@@ -105,18 +107,38 @@ class Signature:
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def unbind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Recorded arguments as the annotated types."""
+    def unbind(self, arguments: Mapping[str, Any], secrets: list[Secret] | None = None) -> dict[str, Any]:
+        """Recorded arguments as the annotated types. The secrets among them are added to `secrets`."""
         try:
-            opened = self._arguments.open(dict(arguments))
+            opened = self._arguments.open(dict(arguments), secrets)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"{self.name} no longer takes the recorded arguments: {error}.") from None
         return {name: getattr(opened, name) for name in self._type.__struct_fields__}
 
+    def unbind_for_act(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for an act that begins: its secrets are resolved. Raises `ConfigError` if one is missing here."""
+        secrets: list[Secret] = []
+        opened = self.unbind(arguments, secrets)
+        for one in secrets:
+            one.resolve()
+        return opened
+
+    def check_secrets(self, arguments: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` if a secret is missing in this process."""
+        if self._arguments.has_secrets:
+            self.unbind_for_act(arguments)
+
+    def secrets_in(self, arguments: Mapping[str, Any]) -> list[Secret]:
+        """The secrets among recorded arguments."""
+        secrets: list[Secret] = []
+        if self._arguments.has_secrets:
+            self.unbind(arguments, secrets)
+        return secrets
+
     def encode_result(self, value: Any) -> str:
-        """A result as JSON text, if it would come back as the annotated type."""
+        """A result as JSON text, if it would come back as the annotated type. Known secrets are replaced."""
         try:
-            text = self._result.text(value)
+            text = redact_json(self._result.text(value))
         except ConfigError:
             raise
         except Exception as error:  # a value may run code of its own while it is written

@@ -8,7 +8,7 @@ for a type never changes; `tests/runtime/definitions/test_stored_form.py` holds 
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from perdure.ids import canonical, encode
 from perdure.runtime.definitions import big_integers, foreign_types
 from perdure.runtime.definitions.set_order import SCALARS, sort_sets
 from perdure.runtime.definitions.stored_types import parts
+from perdure.secrets.reference import Secret
 
 _LONG_NUMBER = re.compile(r"[0-9]{16}")
 
@@ -43,14 +44,17 @@ class StoredForm:
             return changed
         return plain
 
-    def open(self, plain: Any) -> Any:
-        """JSON values as the declared type."""
+    def open(self, plain: Any, secrets: list[Secret] | None = None) -> Any:
+        """JSON values as the declared type. The secrets among them are added to `secrets`."""
+        read = foreign_types.read
+        if secrets is not None and self.has_secrets:
+            read = partial(_read_and_note, secrets)
         try:
-            return msgspec.convert(plain, self._type, str_keys=True, dec_hook=foreign_types.read)
+            return msgspec.convert(plain, self._type, str_keys=True, dec_hook=read)
         except msgspec.ValidationError:
             if not self._holds(types.IntType) or (changed := big_integers.with_integers(plain, self._info)) == plain:
                 raise
-        return msgspec.convert(changed, self._type, str_keys=True, dec_hook=foreign_types.read)
+        return msgspec.convert(changed, self._type, str_keys=True, dec_hook=read)
 
     def text(self, value: Any) -> str:
         """A value as JSON text."""
@@ -86,9 +90,13 @@ class StoredForm:
 
     @cached_property
     def _foreign(self) -> tuple[type, ...]:
-        """The paths and models in the declaration; others, such as `object`, are only checked."""
+        """The paths, secrets and models in the declaration; others, such as `object`, are only checked."""
         declared = [part.cls for part in parts(self._info) if isinstance(part, types.CustomType)]
-        return tuple(cls for cls in declared if foreign_types.is_path(cls) or foreign_types.is_model(cls))
+        return tuple(cls for cls in declared if foreign_types.is_foreign(cls))
+
+    @cached_property
+    def has_secrets(self) -> bool:
+        return Secret in self._foreign
 
     def _holds(self, kind: type[types.Type]) -> bool:
         return any(isinstance(part, kind) for part in parts(self._info))
@@ -104,3 +112,10 @@ class StoredForm:
 
     def _with_sorted_sets(self, value: Any) -> Any:
         return sort_sets(value, self._written)
+
+
+def _read_and_note(secrets: list[Secret], cls: Any, stored: Any) -> Any:
+    value = foreign_types.read(cls, stored)
+    if isinstance(value, Secret):
+        secrets.append(value)
+    return value

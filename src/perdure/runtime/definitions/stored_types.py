@@ -35,7 +35,7 @@ def why_unstorable(type_: Any) -> str | None:
 
 def _why_part_unstorable(part: types.Type) -> str | None:
     if isinstance(part, types.CustomType):
-        if foreign_types.is_path(part.cls) or foreign_types.is_model(part.cls):
+        if foreign_types.is_foreign(part.cls):
             return foreign_types.why_unstorable(part.cls)
         if not _holds_plain(part.cls):
             return f"{part.cls.__module__}.{part.cls.__qualname__} has no stored form"

@@ -15,8 +15,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 import msgspec
 
 from perdure.clock import SECOND
-from perdure.domain.effect import Replay, Rule
-from perdure.domain.literals import ReplayRule
+from perdure.domain.effect import EffectReach, Replay, Rule
+from perdure.domain.literals import ReachWord, ReplayRule
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import check_name
 from perdure.runtime.definitions.context_parameter import ContextParameter
@@ -43,8 +43,11 @@ class Isolation(StrEnum):
 class Gate(msgspec.Struct, frozen=True):
     """Ask people before the effect is dispatched.
 
-    The requester is the session's owner. A session without one asks in its own name, and any user may decide. With
-    `reason="required"`, each vote needs a reason.
+    The requesters are those who decided what the session does, and its owner; a session without an owner asks in its
+    own name. `roles` and `people` name the principals who may decide; without them every owner and approver may. The
+    owner of the session may decide if the requester may, unless `owner_may_decide` says otherwise. After
+    `escalate_after`, the roles and people of `escalate_to` are asked too. With `reason="required"`, each vote needs a
+    reason.
     """
 
     __module__ = "perdure"
@@ -54,6 +57,11 @@ class Gate(msgspec.Struct, frozen=True):
     expires: str | float | None = "24h"
     requester_may_decide: bool = False
     reason: Literal["optional", "required"] = "optional"
+    roles: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+    owner_may_decide: bool | None = None
+    escalate_after: str | float | None = None
+    escalate_to: tuple[str, ...] = ()
 
 
 class Call:
@@ -162,6 +170,7 @@ class Tool(Generic[Q, X]):
         self.key: str | None = None
         given = Declaration(name, declared)
         self.replay = given.choice("replay", Replay)
+        self.reach = given.choice("reach", EffectReach)
         self.inflight = given.duration("inflight") or 0
         self.timeout = given.duration("timeout")
         self.retry = given.count("retry")
@@ -212,6 +221,7 @@ class Tool(Generic[Q, X]):
             function, f"{self.name}.undo",
             replay=Replay.IDEMPOTENT, inflight=self.inflight / SECOND, timeout=None, retry=self.retry, key_ttl=None,
             safe_errors=(), targets=self.targets, leases=self.leases, gate=None, isolate=None,
+            reach=self.reach,
         )  # fmt: skip
         self.undo_tool.undoes = self.name
         TOOLS[self.undo_tool.name] = self.undo_tool
@@ -302,6 +312,7 @@ def tool(
     leases: Sequence[str] = ...,
     gate: Gate | None = ...,
     isolate: Literal["process"] | None = ...,
+    reach: ReachWord = ...,
 ) -> Callable[[Callable[Q, X]], Tool[Q, X]]: ...
 
 
@@ -320,10 +331,12 @@ def tool(
     leases: Sequence[str] = (),
     gate: Gate | None = None,
     isolate: Literal["process"] | None = None,
+    reach: ReachWord = "outside",
 ) -> Any:
     """Declare a tool. See `docs/how-to/choose-a-replay-rule.md` for which rule it deserves.
 
-    `isolate="process"` runs it in a process of its own, which `timeout` really stops.
+    `isolate="process"` runs it in a process of its own, which `timeout` really stops. `reach` states how far its effect
+    reaches: "none" (the record only), "model", "workspace" (the session's folder), "machine" or "outside".
     """
 
     def declare(function: Callable[Q, X]) -> Tool[Q, X]:
@@ -333,6 +346,7 @@ def tool(
             function, name or function.__name__,
             replay=replay, inflight=inflight, timeout=timeout, retry=retry, key_ttl=key_ttl, safe_errors=safe_errors,
             targets=targets, leases=leases, gate=gate, isolate=isolate,
+            reach=reach,
         )  # fmt: skip
         register(TOOLS, made.name, made, made.function)
         return made

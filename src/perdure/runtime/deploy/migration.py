@@ -29,7 +29,8 @@ class MigrationResult(msgspec.Struct, frozen=True):
     """The schema version before and after, and the newest one that this code knows.
 
     `waits_for` names the workers of older versions that must end before the rest can be applied. This code can use the
-    store already.
+    store already. `rights_corrected`: nothing was to be applied, and the roles in the database had other rights than
+    they should, for example because an earlier migration was killed.
     """
 
     place: str
@@ -37,6 +38,7 @@ class MigrationResult(msgspec.Struct, frozen=True):
     after: int
     known: int
     waits_for: list[str] = []
+    rights_corrected: bool = False
 
 
 def migrate_store(target: str | None, migrations: list[migrate.Migration] | None = None) -> MigrationResult:
@@ -60,13 +62,22 @@ def migrate_store(target: str | None, migrations: list[migrate.Migration] | None
     before = int(properties["schema_version"])
     oldest = min((one.schema_to for one in alive), default=None)
     with migrator(place) as database:
-        migrate.migrate(database, steps, oldest_alive=oldest)
+        applied = migrate.migrate(database, steps, oldest_alive=oldest)
         after, _ = database.version()
+        corrected = not applied and after <= len(steps) and _correct_rights(database)
     older = [one for one in alive if after < len(steps) and one.schema_to < steps[after].compatible_from]
     names = [f"{one.id} on {one.host}" for one in older]
     if after < migrate.needed(steps):
         raise _held_back(before, after, names)
-    return MigrationResult(place.shown, before, after, len(steps), names)
+    return MigrationResult(place.shown, before, after, len(steps), names, corrected)
+
+
+def _correct_rights(database: migrate.Migrator) -> bool:
+    database.lock()
+    try:
+        return database.correct_rights()
+    finally:
+        database.unlock()
 
 
 def may_be_alive(locks: WorkerLocks, one: WorkerRecord, now: int, holders: Collection[str] = ()) -> bool:

@@ -1,6 +1,7 @@
 """Sessions that wait for code, a policy or a workspace: they are woken by a worker that has it.
 
-All of them are searched for when a worker starts and when code is loaded or removed in its process. In between, the
+All of them are searched for when a worker starts and when code is loaded or removed in its process. So are, every time,
+those that wait for the store's policy: a thaw or a new version wakes every worker. Of the others, in between, the
 oldest are looked at when another worker has parked one, and once in `AGAIN` seconds. A session that was handed back is
 offered to each version of the code once: its wait names the versions that were tried.
 """
@@ -16,6 +17,9 @@ from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.deploy.code_version import meets
 from perdure.runtime.deploy.workspace import waits_met_here
+from perdure.runtime.policy.active_policy import STORE
+from perdure.runtime.policy.budgets import waits_within_budget
+from perdure.runtime.policy.policy_wait import waits_for_policy
 from perdure.runtime.runtime import Runtime
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session, wait
@@ -56,16 +60,22 @@ class MissingCode:
 
     async def _look(self, *, is_new: bool) -> None:
         runtime = self._runtime
-        find = _all_waiting if is_new else _some_waiting
-        version, workspace, has_policy = runtime.worker.code_version, runtime.worker.workspace, runtime.policy.is_given
-
-        def read(tx: StoreTransaction) -> list[Wait]:
-            found = find(tx, version, has_policy) + waits_met_here(tx, workspace)
-            return found if self._queues is None else _of_queues(tx, found, self._queues)
-
-        for one in await runtime.store.read(read):
+        names = sorted({*PROGRAMS, *TOOLS}) if is_new else None
+        about = (runtime.worker.code_version, runtime.worker.workspace, runtime.policy.is_given, self._queues)
+        for one in await runtime.store.read(waits_met, names, *about):
             with suppress(PerdureError):  # it is sealed, or damaged; an unavailable store is met by the next claim
                 await runtime.requests.resolve(one, None, runtime.worker.name)
+
+
+def waits_met(
+    tx: StoreTransaction, names: list[str] | None, version: str, workspace: str, has_policy: bool,
+    queues: frozenset[str] | None,
+) -> list[Wait]:  # fmt: skip
+    """The waits that a process meets which has these programs and tools (None: the oldest are looked at), this version
+    of the code and this workspace."""
+    found = _some_waiting(tx, version, has_policy) if names is None else _all_waiting(tx, names, version, has_policy)
+    found += waits_met_here(tx, workspace) + waits_for_policy(tx) + waits_within_budget(tx)
+    return found if queues is None else _of_queues(tx, found, queues)
 
 
 def _of_queues(tx: StoreTransaction, found: list[Wait], queues: frozenset[str]) -> list[Wait]:
@@ -73,15 +83,19 @@ def _of_queues(tx: StoreTransaction, found: list[Wait], queues: frozenset[str]) 
     return [one for one in found if session.get(tx, one.session_uid).queue in queues]
 
 
-def _all_waiting(tx: StoreTransaction, version: str, has_policy: bool) -> list[Wait]:
+def _all_waiting(tx: StoreTransaction, names: list[str], version: str, has_policy: bool) -> list[Wait]:
     """The waits for each program and tool that is loaded, and for a policy."""
-    names = sorted({*PROGRAMS, *TOOLS})
     found = [one for name in names for one in wait.for_ref(tx, name) if one.kind == WaitKind.PROGRAM]
     found = [one for one in found if meets(one, version)]
-    return found + (wait.open_waits(tx, kind=WaitKind.POLICY, limit=wait.MANY) if has_policy else [])
+    return found + (_for_own_policy(tx, wait.MANY) if has_policy else [])
 
 
 def _some_waiting(tx: StoreTransaction, version: str, has_policy: bool) -> list[Wait]:
     """The oldest waits, if this process has what they are for."""
     found = [one for one in wait.open_waits(tx, kind=WaitKind.PROGRAM, limit=FEW) if meets(one, version)]
-    return found + (wait.open_waits(tx, kind=WaitKind.POLICY, limit=FEW) if has_policy else [])
+    return found + (_for_own_policy(tx, FEW) if has_policy else [])
+
+
+def _for_own_policy(tx: StoreTransaction, limit: int) -> list[Wait]:
+    """The waits for a process that was started with a policy; those for the store's are found apart."""
+    return [one for one in wait.open_waits(tx, kind=WaitKind.POLICY, limit=limit) if one.ref != STORE]

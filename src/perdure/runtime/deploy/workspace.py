@@ -43,7 +43,7 @@ def is_elsewhere(runtime: Runtime, session: SessionRecord, *, is_agent: bool) ->
         return False
     if session.workspace is not None:
         return session.workspace != runtime.worker.workspace
-    return runtime.store.database.dialect == "postgres" and not _exists(session.repository)
+    return runtime.store.database.dialect != "sqlite" and not _exists(session.repository)
 
 
 def _exists(folder: str) -> bool:

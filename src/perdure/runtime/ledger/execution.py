@@ -27,6 +27,7 @@ from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, IN_THREA
 from perdure.runtime.ledger.isolation import IsolatedFunction
 from perdure.runtime.run.interruption import StoppableCoroutine
 from perdure.runtime.run.run import Run
+from perdure.secrets.redaction import KNOWN, redact, redact_json
 from perdure.store.moves import doubt
 from perdure.store.moves.effect_input import AttemptResult
 from perdure.store.moves.interrupt import INTERRUPTED
@@ -40,8 +41,8 @@ async def act(run: Run, tool: Tool[..., Any], context: Call, arguments: dict[str
     """Call a tool's function once, for the attempt that `context` describes."""
     attempt = (run.session.uid, context.effect_id, context.attempt)
     try:
-        opened = tool.signature.unbind(arguments)
-    except Exception as error:  # the tool takes other arguments now: it is certain that it did not begin
+        opened = tool.signature.unbind_for_act(arguments)
+    except Exception as error:  # other arguments, or no secret any more: it is certain that it did not begin
         return AttemptResult(outcome=AttemptOutcome.FAILED, error=describe(error))
     on_overrun = None if tool.replay is Replay.PURE else partial(_note_overrun, run, attempt)
     faults.point("act.begun")
@@ -137,7 +138,7 @@ class ThreadedAct:
 def outcome(tool: Tool[..., Any], ended: Completion, reference: str | None = None) -> AttemptResult:
     """The outcome of an act that ended this way, with the reference that it gave."""
     if type(ended.value) is AttemptResult:  # it ran in a process of its own, which reported the outcome
-        return ended.value
+        return without_secrets(ended.value)
     if ended.error is None:
         return acknowledged(tool, ended.value, reference)
     known = AttemptOutcome.FAILED if _is_proof(tool, ended) else AttemptOutcome.UNKNOWN
@@ -154,6 +155,24 @@ def acknowledged(tool: Tool[..., Any], value: Any, reference: str | None = None)
         message = f"It was done, but its result cannot be stored. {why} It returned {short_repr(value, REPR_LIMIT)}"
         result, error = "null", encode({"type": type_name(value), "code": UNSTORABLE, "message": message})
     return AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, error=error, reference=reference)
+
+
+def without_secrets(known: AttemptResult) -> AttemptResult:
+    """An outcome that another process has found, with markers in place of the secrets that this process knows."""
+    if KNOWN.pattern is None:
+        return known
+    result, error = (None if one is None else redact_json(one) for one in (known.result, known.error))
+    reference = None if known.reference is None else redact(known.reference)
+    return msgspec.structs.replace(known, result=result, error=error, reference=reference)
+
+
+def check_no_secret(tool: Tool[..., Any], texts: list[str]) -> None:
+    """Refuse a call whose targets or leases have a known value. What was done is undone all the same."""
+    if tool.undoes is None and any(map(KNOWN.is_in, texts)):
+        raise ConfigError(
+            f"A target or a lease of the call of {tool.name} contains a known secret; nothing was recorded.",
+            hint="Declare that parameter as `perdure.Secret`, and give its reference.",
+        )
 
 
 def _is_proof(tool: Tool[..., Any], ended: Completion) -> bool:

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 import msgspec
 
 from perdure.domain.effect import Effect
-from perdure.runtime.definitions.tool import Tool
-from perdure.runtime.ledger.policy import Ruling
+from perdure.runtime.definitions.tool import Gate, Tool
+from perdure.runtime.ledger.policy import GATE
+from perdure.runtime.policy.call_facts import CallSite, folder_of
+from perdure.runtime.policy.objections import OwnPolicy
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.store.moves import doubt
@@ -50,8 +52,20 @@ class Reattachment(msgspec.Struct, frozen=True):
 class Host(Protocol):
     """What the ledger needs to know of the program or agent that it works for."""
 
-    def rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
-        """Whether the effect is allowed, denied, or needs approval."""
+    @property
+    def own_policy(self) -> OwnPolicy | None:
+        """The policy of the agent itself; None for a program."""
+
+    @property
+    def gate(self) -> Gate:
+        """Who decides about what a rule without a gate of its own asks."""
+
+    @property
+    def task_id(self) -> str | None:
+        """The task of the plan that a new effect belongs to."""
+
+    def call_site(self, tool: Tool[..., Any]) -> CallSite:
+        """What is known of a call besides its arguments, for the policy."""
 
     async def details_for_approval(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> dict[str, Any] | None:
         """What helps a person to judge the call, such as the folder and the sandbox of a command."""
@@ -75,8 +89,21 @@ class ProgramHost:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
-        return self._run.runtime.policy.rule(tool, self._run.session, arguments)
+    @property
+    def own_policy(self) -> OwnPolicy | None:
+        return None
+
+    @property
+    def gate(self) -> Gate:
+        return GATE
+
+    @property
+    def task_id(self) -> str | None:
+        return None
+
+    def call_site(self, tool: Tool[..., Any]) -> CallSite:  # noqa: ARG002 - the same for every tool
+        session = self._run.session
+        return CallSite(folder=folder_of(session), model=session.model, cost=session.cost_micros)
 
     async def details_for_approval(
         self,

@@ -74,7 +74,7 @@ def main(descriptor: int, parent: int) -> NoReturn:
     asked = msgspec.json.decode(line.hear(), type=IsolatedRequest)
     try:
         tool = _find(asked)
-        arguments = tool.signature.unbind(asked.arguments)
+        arguments = tool.signature.unbind_for_act(asked.arguments)
     except BaseException as error:
         line.say(IsolatedMessage(refused=storable(summary(error))))
         os._exit(1)

@@ -16,7 +16,7 @@ from perdure.runtime.run.run import Run
 from perdure.store.move import Log, Move, StoreTransaction, hold
 from perdure.store.moves import effect as effects
 from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
-from perdure.store.store import Store
+from perdure.store.store import SERVICE, Store
 
 
 class Transaction:
@@ -94,6 +94,11 @@ def act_inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> Att
 
 def check_store(store: Store, tool: Tool[..., Any]) -> None:
     """A tool's own tables need a database that keeps them; text files keep only the tables of Perdure."""
+    if store.database.dialect == SERVICE:
+        raise ConfigError(
+            f"Tool {tool.name} is `joint`: its effect commits with its record, which needs the database itself.",
+            hint="Run this program on a worker with access to the database.",
+        )
     if not tool.wants_log and not store.database.keeps_other_tables:
         raise ConfigError(
             f"Tool {tool.name} is `joint`, and a files: store cannot keep the tables of a tool.",
@@ -111,7 +116,7 @@ async def act_and_record(
     in_order: AbstractAsyncContextManager[None],
 ) -> Effect:
     """Act inside the transaction that records the effect. A rollback is proof that nothing happened."""
-    opened = tool.signature.unbind(arguments)
+    opened = tool.signature.unbind_for_act(arguments)
 
     def write(tx: StoreTransaction) -> Effect:
         log = hold(tx, run.holder)
@@ -132,5 +137,5 @@ async def act_and_record(
         assert cause is not None
         failed = AttemptResult(outcome=AttemptOutcome.FAILED, error=describe(cause))
         if planned is None:
-            return await run.write(effects.record(run.holder, intent, dispatch, failed))
+            return await run.write(effects.record(run.holder, intent, dispatch, failed, over=True))
         return await run.write(effects.dispatch_and_settle(run.holder, intent.id, dispatch, failed))

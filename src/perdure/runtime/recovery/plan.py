@@ -29,7 +29,13 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Liveness, combined
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS, Tool
-from perdure.runtime.ledger.policy import Policy
+from perdure.runtime.ledger.exemptions import lift_in
+from perdure.runtime.ledger.policy import Basis, Policy, rule_on
+from perdure.runtime.policy.active_policy import state_in
+from perdure.runtime.policy.call_facts import CallSite, facts_of, folder_of
+from perdure.runtime.policy.call_judgement import NOTHING
+from perdure.runtime.policy.objections import OwnPolicy, Sources, objections_to
+from perdure.runtime.policy.repository_policy import recorded
 from perdure.runtime.run.lineage import newest, was_cancelled
 from perdure.runtime.run.records import line_of
 from perdure.store.move import StoreTransaction
@@ -55,21 +61,22 @@ class RecoveryStep(msgspec.Struct, frozen=True):
 
 
 def plan(
-    tx: StoreTransaction, uid: str, life_of: LifeOf, policy: Policy | None = None, whole: Whole = lambda effect: effect
+    tx: StoreTransaction, uid: str, life_of: LifeOf, policy: Policy, whole: Whole = lambda effect: effect
 ) -> list[RecoveryStep]:
     """The recovery plan of a session; reads only. `life_of` tells whether an attempt may still be under way, and
     `whole` opens arguments that are not in their row."""
     session = sessions.get(tx, uid)
-    own = [_for(tx, whole(effect), session, policy, life_of) for effect in doubt.unfinished(tx, uid)]
+    sources = Sources(state_in(tx), policy, _own_policy(session), recorded(tx, session))
+    own = [_for(tx, whole(effect), session, sources, life_of) for effect in doubt.unfinished(tx, uid)]
     return own + _of_line(tx, session)
 
 
 def _for(
-    tx: StoreTransaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf
+    tx: StoreTransaction, effect: Effect, session: SessionRecord, sources: Sources, life_of: LifeOf
 ) -> RecoveryStep:
     attempts = attempts_of(tx, effect.session_uid, effect.id)
     tool = TOOLS.get(effect.tool)
-    if session.policy_at is not None and policy is not None and not policy.is_given:
+    if session.policy_at is not None and not sources.code.is_given:
         return _say(effect, attempts, "wait for policy", "The session was started under a policy; there is none here.")
     if tool is None:
         return _say(effect, attempts, "wait for code", f"No tool named {effect.tool} is loaded here.")
@@ -93,11 +100,19 @@ def _for(
     attempts = evidence.attempts
     if is_due(decision, tx.now):
         held = lease.blocking_lease(tx, effect)
-        gate = _gate_finding(tx, effect, tool, session, policy)
+        if not sources.state.is_usable and tool.reach != NOTHING:
+            return _say(effect, attempts, "wait for policy", sources.state.error or "")
+        gate = _gate_finding(tx, effect, tool, session, sources)
         permitted = permit(effect, decision, gate, None if held is None else held.message)
         if permitted is not decision:
             return _say(effect, attempts, permitted.action, permitted.why)
     return _as_found(effect, tool, attempts, decision)
+
+
+def _own_policy(session: SessionRecord) -> OwnPolicy | None:
+    """The policy of the session's agent, if its code is loaded here."""
+    program = PROGRAMS.get(session.program)
+    return None if program is None else program.own_policy(session)
 
 
 def _interrupter(tx: StoreTransaction, session: SessionRecord) -> str | None:
@@ -126,11 +141,14 @@ def _evidence(attempts: list[Attempt], life_of: LifeOf, now: int, over: Restore 
 
 
 def _gate_finding(
-    tx: StoreTransaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy | None
+    tx: StoreTransaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, sources: Sources
 ) -> GateFinding:
-    if policy is None or effect.position[0] == "undo":
-        return GateFinding()
-    ruling = policy.rule(tool, session, effect.intent)
+    """What a run would find; where the tool would act is known only to a run, so the plan takes it as unlimited."""
+    site = CallSite(folder=folder_of(session), model=session.model, cost=session.cost_micros)
+    facts = facts_of(tool, effect.intent, session, site, "undo" if effect.position[0] == "undo" else "do")
+    found, allowed_by = objections_to(tool, effect.intent, facts, session, sources)
+    basis = Basis(rule=allowed_by, requester=session.owner or session.id, now=tx.now)
+    ruling = lift_in(tx, rule_on(found, basis), session, tool.name, effect.id, effect.intent_digest)
     return approval.gate_finding(tx, effect, ruling.answer, ruling.why, ruling.question)
 
 

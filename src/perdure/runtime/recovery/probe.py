@@ -20,7 +20,7 @@ async def ask_probe(ledger: Ledger, tool: Tool[..., Any], effect: Effect, number
     """The probe's answer, with its result as JSON text. A probe that fails cannot tell."""
     assert tool.probe_function is not None
     context = ledger.context(effect.id, effect.idempotency_key, number)
-    args, named = tool.probe_context.give(context, tool.signature.unbind(effect.intent))
+    args, named = tool.probe_context.give(context, tool.signature.unbind_for_act(effect.intent))
     is_async = asyncio.iscoroutinefunction(tool.probe_function)
     question = call(tool.probe_function, is_async, tool.timeout, None, *args, **named)
     with ledger.host.act_site(tool).enter():

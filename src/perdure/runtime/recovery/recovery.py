@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.domain.effect import SETTLED, AttemptOutcome, Effect, EffectState, Replay, Rule
 from perdure.domain.recovery_decision import (
+    NOT_ALLOWED,
     Action,
     Evidence,
     RecoveryDecision,
@@ -28,16 +29,20 @@ from perdure.domain.recovery_decision import (
 )
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Liveness, combined
-from perdure.errors import ConfigError, IllegalMove, LeaseHeld, PolicyDenied, Suspended
+from perdure.errors import ConfigError, IllegalMove, LeaseHeld, PolicyChanged, Suspended
 from perdure.ids import encode
 from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.ledger import leases
+from perdure.runtime.ledger.exemptions import lift
 from perdure.runtime.ledger.host import OpenDoubt
+from perdure.runtime.ledger.policy import Ruling, under
 from perdure.runtime.recovery.probe import ask_probe
 from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.lineage import expects_successor
 from perdure.runtime.run.position import ExecutionLane
-from perdure.store.moves import approval, doubt, interrupt, restore, wait
+from perdure.runtime.telemetry import hook
+from perdure.runtime.telemetry.hook import Kind
+from perdure.store.moves import approval, doubt, interrupt, refusal, restore, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import effect_input as intents
 from perdure.store.moves.attempt import attempts_of
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from perdure.runtime.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
+_BLOCKED = (Action.ASK, Action.REFUSE, Action.ASK_FOR_APPROVAL)
 
 
 class Recovery:
@@ -62,7 +68,8 @@ class Recovery:
             if (found := await self._ledger.host.reattach(tool, effect)) is not None:
                 await self._run.write(doubt.record_recovery(self._run.holder, effect.id, found.because))
                 await self._ledger.settle(tool, effect.id, found.number, found.outcome)
-            await self.drive(tool, effect)
+            with hook.span(Kind.RECOVERY, self._uid, tool.name, effect=effect.id) as span:
+                span.note(state=(await self.drive(tool, effect)).state)
         except OpenDoubt:
             await self._ledger.host.stand_by()
 
@@ -174,23 +181,48 @@ class Recovery:
     ) -> Effect:
         """Gate again, dispatch, act, settle. A lease that another effect holds is found by the dispatch itself."""
         ledger = self._ledger
-        if effect.position[0] != "undo" and (ruling := ledger.host.rule(tool, effect.intent)).answer != "allow":
-            gate = await self._run.read(approval.gate_finding, effect, ruling.answer, ruling.why, ruling.question)
-            match permit(effect, decision, gate).action:
-                case Action.ASK:
-                    return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
-                case Action.REFUSE:
-                    return await self._run.write(
-                        effects.refuse(self._run.holder, effect.id, PolicyDenied.code, ruling.why)
-                    )
-                case Action.ASK_FOR_APPROVAL if ruling.question is not None:
-                    question = await ledger.with_details(tool, effect.intent, ruling.question)
-                    return await self._run.write(approval.request(self._run.holder, intent_of(effect), question))
-        if tool.replay is Replay.JOINT:
-            return await self._run.see_through(
-                ledger.act_inside_transaction(tool, intent_of(effect), effect.intent, effect)
-            )
-        return await self._run.see_through(ledger.dispatch_and_act(tool, effect, decision.why))
+        ruling = await ledger.judgement.rule(
+            tool, effect.intent, lane, "undo" if effect.position[0] == "undo" else "do",
+            is_counted=effect.state == EffectState.DISPATCHED,
+        )  # fmt: skip
+        try:
+            if ruling.answer != "allow":
+                action = await self._needs(effect, decision, ruling)
+                if action in _BLOCKED:  # the approval that it has is not enough
+                    ruling = await lift(self._run, ruling, tool.name, effect.id, effect.intent_digest)
+                    action = await self._needs(effect, decision, ruling)
+                if (held := await self._gated(tool, effect, action, ruling, lane)) is not None:
+                    return held
+            if tool.replay is Replay.JOINT:
+                intent = intent_of(effect)
+                acting = ledger.act_inside_transaction(tool, intent, effect.intent, effect, ruling)
+            else:
+                acting = ledger.dispatch_and_act(tool, effect, decision.why, ruling)
+            return await self._run.see_through(acting)
+        except PolicyChanged:  # it, or an exemption, is another one now, and the call is judged anew
+            ledger.judgement.outdated()
+            return await ledger.get(effect.id)
+
+    async def _needs(self, effect: Effect, decision: RecoveryDecision, ruling: Ruling) -> Action:
+        """What the dispatch of an effect needs, by a ruling and by the approval that it has."""
+        gate = await self._run.read(approval.gate_finding, effect, ruling.answer, ruling.why, ruling.question)
+        return permit(effect, decision, gate).action
+
+    async def _gated(
+        self, tool: Tool[..., Any], effect: Effect, action: Action, ruling: Ruling, lane: ExecutionLane | None
+    ) -> Effect | None:
+        """Ask, or refuse, where policy and gate do not allow a dispatch; None: an approval allows it."""
+        ledger = self._ledger
+        match action:
+            case Action.ASK:
+                return await self._doubt(effect, f"{NOT_ALLOWED} {ruling.why}", lane)
+            case Action.REFUSE:
+                intent = under(intent_of(effect), ruling)
+                return await self._run.write(refusal.refuse(self._run.holder, intent, ruling.why, ruling.basis.fence))
+            case Action.ASK_FOR_APPROVAL if ruling.question is not None:
+                question = await ledger.with_details(tool, effect.intent, ruling.question)
+                return await self._run.write(approval.request(self._run.holder, intent_of(effect), question))
+        return None
 
     async def _await_approval(self, effect: Effect, lane: ExecutionLane | None) -> bool:
         if effect.approval_id is None or effect.state != EffectState.PLANNED:
@@ -263,8 +295,7 @@ class Recovery:
             if undoing is None:
                 if because is not None:
                     await self._run.write(doubt.record_recovery(self._run.holder, effect.id, because))
-                intent = await ledger.stored(intent, arguments)
-                undoing = await self._run.see_through(ledger.plan_and_act(undo, intent, arguments))
+                undoing = await ledger.begin_undo(undo, await ledger.stored(intent, arguments), arguments, lane)
             return await self.drive(undo, undoing, lane)
         except OpenDoubt as open_doubt:
             await ledger.host.stand_by()

@@ -30,7 +30,7 @@ async def take_back(ledger: Ledger, tool: Tool[..., Any], effect: Effect) -> Non
     effect = run.runtime.values.whole(effect)
     result = decode(run.runtime.values.get(effect.result, effect.artifact))
     earlier = await run.read(doubt.undos, effect)
-    generation = sum(one.state == EffectState.FAILED for one in earlier)
+    generation = sum(one.state in (EffectState.FAILED, EffectState.REFUSED) for one in earlier)
     undoing = await ledger.recovery.undo(tool, effect, result, None, generation=generation)
     if undoing.state == EffectState.ACKNOWLEDGED:
         run.wake_branches(

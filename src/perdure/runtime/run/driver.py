@@ -29,6 +29,8 @@ from perdure.runtime.deploy.workspace import is_elsewhere
 from perdure.runtime.description import recorded_summary
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
+from perdure.runtime.policy.budgets import is_within
+from perdure.runtime.policy.policy_wait import is_met
 from perdure.runtime.queries import SessionView, waiting_sentence
 from perdure.runtime.run.execute import execute, run_held
 from perdure.runtime.run.interruption import Interrupted
@@ -136,12 +138,12 @@ class Driver:
                 dues.append(look)
         return min(dues, default=None)
 
-    async def undo(self, effect_id: str, *, by: str, because: str) -> Effect:
+    async def undo(self, effect_id: str, *, session: str | None = None, by: str, because: str) -> Effect:
         """Undo an acknowledged effect with its tool's undo; the program then receives `EffectCompensated`.
 
         If another process holds the session, that process does it before it leaves the session.
         """
-        asked = await self._runtime.ask_undo(effect_id, by=by, because=because)
+        asked = await self._runtime.ask_undo(effect_id, session=session, by=by, because=because)
         view = await self._runtime.get(asked.session_uid)
         if view.status in (Status.READY, Status.RUNNING):
             with suppress(LeaseError):
@@ -181,7 +183,8 @@ class Driver:
                     await self._runtime.requests.resolve(one, found.state, self._runtime.by)
             elif (one.kind == WaitKind.LEASE and await self._store.read(leases.is_free, one)) or (
                 (one.kind == WaitKind.PROGRAM and meets(one, self._runtime.worker.code_version))
-                or (one.kind == WaitKind.POLICY and self._runtime.policy.is_given)
+                or (one.kind == WaitKind.POLICY and await is_met(self._runtime, one))
+                or (one.kind == WaitKind.BUDGET and await self._store.read(is_within, one))
                 or (one.kind == WaitKind.WORKSPACE and not is_elsewhere(self._runtime, view, is_agent=True))
             ):
                 await self._runtime.requests.resolve(one, None, self._runtime.by)
@@ -248,6 +251,7 @@ class Driver:
             claims=claims,
             owner=run.session.owner,
             repository=run.session.repository,
+            repository_id=run.session.repository_id,
             workspace=run.session.workspace,
             queue=run.session.queue,
             priority=run.session.priority,

@@ -37,6 +37,7 @@ from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.records import read_state
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.session_lease import acquire_shielded, give_back, reacquire
+from perdure.runtime.telemetry.spans import run_span
 from perdure.store.moves import doubt, session_end, session_retry
 from perdure.store.moves import session as sessions
 
@@ -87,33 +88,35 @@ async def _once(
     runtime: Runtime, holder: Holder, program: Program[..., Any] | None, *, only_settle: bool = False
 ) -> bool:
     """One run of the program. True: something changed meanwhile, run it again."""
-    state = await runtime.store.read(read_state, holder.uid, program.read if program else None)
+    state = await runtime.store.read(read_state, holder.uid, program.reader if program else None)
     run = Run(runtime, holder, state.records, is_agent=program is not None and program.reads_messages)
     run.restore = state.restore
     runtime.heartbeat.keep(holder, holder.boot_deadline - runtime.heartbeat.ttl, run.stop)
-    try:
-        if run.session.cancel_requested_at is not None and await _stopped(run):
-            return False
-        if (move := pinned_elsewhere(run)) is not None:
-            return not await run.write(move)
-        if held := _held_back(run):
-            return await _park_for(run, *held)
-        assert program is not None
-        ledger = program.ledger(run)
-        if not await _recover(run, program, ledger, state.unfinished):
-            return await _suspend(run)
-        if only_settle:
-            await run.write(sessions.release(holder))
-            return False
-        return await _leave(run, await _program(run, program, ledger))
-    except Suspended:
-        assert run.stopped is not None
-        raise run.stopped from None
-    finally:
-        for close in run.closing:
-            await run.see_through(close())
-        if run.needs_leases:
-            await leases.wake_waiting(runtime.store, holder.name)
+    with run_span(run, program):
+        try:
+            if run.session.cancel_requested_at is not None and await _stopped(run):
+                return False
+            if (move := pinned_elsewhere(run)) is not None:
+                return not await run.write(move)
+            if held := _held_back(run):
+                return await _park_for(run, *held)
+            assert program is not None
+            ledger = program.ledger(run)
+            await ledger.judgement.prepare()
+            if not await _recover(run, program, ledger, state.unfinished):
+                return await _suspend(run)
+            if only_settle:
+                await run.write(sessions.release(holder))
+                return False
+            return await _leave(run, await _program(run, program, ledger))
+        except Suspended:
+            assert run.stopped is not None
+            raise run.stopped from None
+        finally:
+            for close in run.closing:
+                await run.see_through(close())
+            if run.needs_leases:
+                await leases.wake_waiting(runtime.store, holder.name)
 
 
 def _held_back(run: Run) -> tuple[WaitKind, str | None] | None:
@@ -135,12 +138,11 @@ def _missing_code(run: Run) -> str | None:
     if run.session.program not in PROGRAMS:
         return run.session.program
     program = PROGRAMS[run.session.program]
+    program.prepare(run.records)
     for effect in run.records.effects.values():
         needed = effect.state == EffectState.DISPATCHED or effect.undo_requested_at is not None
-        needed = needed or (
-            program.reads_messages and effect.state == EffectState.PLANNED
-        )  # the program does not call it again
-        if needed and effect.tool not in TOOLS:
+        is_left = program.reads_messages and effect.state == EffectState.PLANNED  # an agent does not call it again
+        if (needed or is_left) and effect.tool not in TOOLS:
             return effect.tool
     return program.missing(run.session)
 
@@ -183,7 +185,7 @@ async def _recover(run: Run, program: Program[..., Any], ledger: Ledger, found: 
         if run.unwinding:
             return False
     if left or paid:
-        run.records = await run.read(program.read, run.session.uid)
+        run.records = await run.read(program.reader, run.session.uid)
     try:
         run.honour_requests()
     except Suspended:

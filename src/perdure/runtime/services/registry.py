@@ -9,12 +9,13 @@ from perdure.errors import NotFound
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.housekeeping import Housekeeping
 from perdure.runtime.services.leases import Leases
+from perdure.runtime.services.notifications import NotificationSender
 from perdure.runtime.services.schedules import ScheduleService
 from perdure.runtime.services.service import Failed, Service, ServiceGroup, log_failure
 from perdure.runtime.services.timers import Approvals, Timers
 
 SERVICES: dict[str, type[Service]] = {
-    one.name: one for one in (Timers, ScheduleService, Approvals, Leases, Housekeeping)
+    one.name: one for one in (Timers, ScheduleService, Approvals, Leases, NotificationSender, Housekeeping)
 }
 
 

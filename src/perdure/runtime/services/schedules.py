@@ -14,7 +14,7 @@ class ScheduleService(Service):
 
     name = "schedules"
     topics = (SCHEDULES,)
-    poll = 120.0
+    poll = 300.0
 
     async def look(self) -> int | None:
         return await self.runtime.schedule_handler.handle_due()

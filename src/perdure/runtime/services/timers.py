@@ -14,7 +14,7 @@ from perdure.runtime.run.lineage import wake_stale_branches
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.retries import Retries
 from perdure.runtime.services.service import Failed, Service, log_failure
-from perdure.store.moves import wait
+from perdure.store.moves import approval, wait
 from perdure.store.topics import APPROVALS, TIMERS
 
 BATCH = 100
@@ -29,6 +29,7 @@ class DueTimes(Service):
     def __init__(self, runtime: Runtime, failed: Failed = log_failure) -> None:
         super().__init__(runtime, failed)
         self._retries: Retries[tuple[str, str]] = Retries(self.store.clock, failed)
+        self._late: Retries[tuple[str, str]] = Retries(self.store.clock, failed)
 
     async def look(self) -> int | None:
         tried: set[tuple[str, str]] = set()
@@ -76,9 +77,22 @@ class Timers(DueTimes):
 
 
 class Approvals(DueTimes):
-    """Ends approvals that were not given in time."""
+    """Ends approvals that were not given in time, and asks more people about those that wait for long."""
 
     name = "approvals"
     topics = (APPROVALS,)
-    poll = 300.0
+    poll = 600.0
     approvals = True
+
+    async def look(self) -> int | None:
+        found = await self.store.read(approval.first_escalations, limit=BATCH + len(self._late))
+        now = self.store.clock.now()
+        self._late.keep({(one.session_uid, one.id) for one in found})
+        for one in (one for one in found if one.at <= now):
+            key = (one.session_uid, one.id)
+            if self._late.may_try(key):
+                await self._late.handle(key, one.session_uid, partial(self.runtime.requests.escalate, one))
+        next_one = next((one.at for one in found if one.at > now), None)
+        if next_one is None and len(found) >= BATCH > len(self._late):
+            next_one = now  # there may be more
+        return min((due for due in (next_one, await super().look()) if due is not None), default=None)

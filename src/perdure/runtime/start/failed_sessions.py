@@ -52,16 +52,22 @@ class FailedSessions:
         return await self._change(wanted, lambda uid: self._edits.archive(uid, by=by))
 
     async def _change(self, wanted: FailedSessionFilter, change: Callable[[str], Awaitable[Any]]) -> BulkEdit:
-        """Change each in a transaction of its own. One that is refused does not stop the others; the store does."""
-        changed: list[str] = []
-        refused: dict[str, str] = {}
-        async for one in self.listing(wanted):
-            try:
-                await change(one.uid)
-            except StoreError:
-                raise
-            except PerdureError as error:
-                refused[one.id] = error.message
-            else:
-                changed.append(one.id)
-        return BulkEdit(tuple(changed), refused)
+        return await change_each(self.listing(wanted), lambda one: change(one.uid))
+
+
+async def change_each(
+    sessions: AsyncIterator[SessionRecord], change: Callable[[SessionRecord], Awaitable[Any]]
+) -> BulkEdit:
+    """Change each session in transactions of its own. One that is refused does not stop the others; the store does."""
+    changed: list[str] = []
+    refused: dict[str, str] = {}
+    async for one in sessions:
+        try:
+            await change(one)
+        except StoreError:
+            raise
+        except PerdureError as error:
+            refused[one.id] = error.message
+        else:
+            changed.append(one.id)
+    return BulkEdit(tuple(changed), refused)

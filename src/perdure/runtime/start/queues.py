@@ -9,9 +9,12 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from perdure.domain.queue import Queue, QueueView
+from perdure.domain.queue_latency import QueueLatency
 from perdure.errors import ConfigError
+from perdure.ids import check_name
 from perdure.runtime.definitions.durations import microseconds
 from perdure.store.moves import queue as queues
+from perdure.store.moves import queue_latency
 from perdure.store.store import Store
 
 _RATE = re.compile(r"\s*(\d{1,15})\s*/\s*(\S.*)\Z")
@@ -28,6 +31,10 @@ class Queues:
         """The queues that have settings or sessions, by name."""
         for one in await self._store.read(queues.listing, limit=1_000_000):
             yield one
+
+    async def latency(self, name: str) -> QueueLatency:
+        """Throughput and latency of one queue."""
+        return await self._store.read(queue_latency.of_queue, check_name("The queue", name))
 
     async def set(
         self, name: str, *, rate: str | UnsetType | None = UNSET, by: str | None = None, **changes: Any

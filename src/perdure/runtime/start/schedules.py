@@ -6,10 +6,12 @@ neither the code of the programs nor anything of its own: what it knows is in th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol
 
 from perdure.clock import SECOND, format_time
@@ -20,6 +22,7 @@ from perdure.errors import ConfigError, Damaged, IllegalMove, StoreFull, StoreUn
 from perdure.ids import check_name, check_text, encode, new_uid
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import Bound, check_bound
+from perdure.runtime.policy.repository_policy import look_at
 from perdure.runtime.start_options import StartOptions
 from perdure.store.moves import schedule
 from perdure.store.moves.schedule import TickResult
@@ -113,7 +116,8 @@ class Schedules:
         found, actor = await self.get(name), self._actor(by)
         if found.overlap == Overlap.CANCEL:
             await self._cancel_open(found, actor)
-        return await self._store.write(schedule.trigger(found.uid, build_session, by=actor, session_uid=new_uid()))
+        build = await _builder(found)
+        return await self._store.write(schedule.trigger(found.uid, build, by=actor, session_uid=new_uid()))
 
     async def backfill(self, name: str, since: datetime | str, until: datetime | str) -> list[TickResult]:
         """Start a session for each tick from one time up to another that has none. Repeating it is harmless."""
@@ -125,8 +129,9 @@ class Schedules:
             )
         missing = list(_limited(found, first, end))
         started: list[TickResult] = []
+        build = await _builder(found)
         for tick in missing:
-            result = await self._store.write(schedule.backfill_tick(found.uid, found.version, tick, build_session))
+            result = await self._store.write(schedule.backfill_tick(found.uid, found.version, tick, build))
             started += [] if result is None else [result]
         return started
 
@@ -169,10 +174,11 @@ class Schedules:
             times = (found.name, format_time(first), format_time(last))
             logger.warning("Schedule %s: missed ticks from %s to %s are not made up.", *times)
             await self._store.write(schedule.drop(found.uid, found.version, first, last))
+        build = await _builder(found)
         for tick in pending.starts:
             if found.overlap == Overlap.CANCEL:  # first: if this process dies in between, the tick is handled again
                 await self._cancel_open(found, schedule.actor(found))
-            result = await self._store.write(schedule.start_tick(found.uid, found.version, tick, build_session))
+            result = await self._store.write(schedule.start_tick(found.uid, found.version, tick, build))
             if result is not None and result.outcome is TickOutcome.SKIPPED:
                 at = format_time(tick)
                 logger.info("Schedule %s: the tick of %s is skipped; %s has not ended.", found.name, at, result.session)
@@ -188,12 +194,21 @@ class Schedules:
         return check_text("The name of who changes the schedule", by or self._by)
 
 
-def build_session(found: Schedule, now: int, tick: int, id: str, uid: str) -> NewSession:
+async def _builder(found: Schedule) -> Callable[[Schedule, int, int, str, str], NewSession]:
+    """What builds the sessions of a schedule, in its transaction; the repository is looked at before that."""
+    return partial(build_session, **await asyncio.to_thread(look_at, found.options.get("repository")))
+
+
+def build_session(
+    found: Schedule, now: int, tick: int, id: str, uid: str, *, repository_id: str | None = None,
+    repository_policy: dict[str, str] | None = None,
+) -> NewSession:  # fmt: skip
     """The session of a tick, with the options of its schedule."""
     given = {key: value for key, value in found.options.items() if key not in OWN_OPTIONS}
     own: dict[str, Any] = {key: bool(found.options.get(key)) for key in OWN_OPTIONS}
     columns = StartOptions.from_stored(given).columns(now)
-    about: dict[str, Any] = {"schedule_uid": found.uid, "scheduled_at": tick}
+    about: dict[str, Any] = {"schedule_uid": found.uid, "scheduled_at": tick, "repository_id": repository_id}
+    about["repository_policy"] = repository_policy
     return NewSession(id=id, uid=uid, program=found.program, arguments=found.arguments, **columns, **own, **about)
 
 

@@ -11,6 +11,7 @@ from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import new_name
 from perdure.runtime.definitions.program import Bound, check_bound
 from perdure.runtime.ledger.policy import Policy
+from perdure.runtime.policy.repository_policy import look_at
 from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.requests import Requests
 from perdure.runtime.run.large_values import Values
@@ -36,11 +37,15 @@ class Starts:
         self._values = values
         self._by = by
 
-    async def start(self, bound: Bound[Any], id: str | None, options: StartOptions, **more: Any) -> SessionView:
+    async def start(
+        self, bound: Bound[Any], id: str | None, options: StartOptions, *, by: str | None = None, **more: Any
+    ) -> SessionView:
         """Start one session. `more` are columns of a `NewSession` that a schedule sets."""
+        more = await _place(options) | more
         new = await self._new(bound, id, options, more)
-        (made,) = await self._write([new], options)
-        await self._finish_replacement(made, options.owner or self._by)
+        actor = by or options.owner or self._by
+        (made,) = await self._write([new], options, actor)
+        await self._finish_replacement(made, actor)
         return await self._queries.get(made.session.id)
 
     async def start_many(
@@ -54,12 +59,13 @@ class Starts:
         if ids is not None and (len(ids) != len(bounds) or len(set(ids)) != len(ids)):
             raise ConfigError(f"{len(bounds)} sessions need {len(bounds)} different ids; {len(set(ids))} given.")
         started: list[str] = []
+        more = await _place(options)
         for first in range(0, len(bounds), BATCH):
             places = list(range(first, min(first + BATCH, len(bounds))))
             if ids is not None:
                 places.sort(key=lambda one: ids[one])
-            new = [await self._new(bounds[one], ids[one] if ids else None, options, {}) for one in places]
-            found = dict(zip(places, await self._write(new, options), strict=True))
+            new = [await self._new(bounds[one], ids[one] if ids else None, options, more) for one in places]
+            found = dict(zip(places, await self._write(new, options, options.owner or self._by), strict=True))
             for place in sorted(found):
                 await self._finish_replacement(found[place], options.owner or self._by)
                 started.append(found[place].session.id)
@@ -81,13 +87,8 @@ class Starts:
             **(options.columns(self._store.clock.now()) | more),
         )
 
-    async def _write(self, new: list[NewSession], options: StartOptions) -> list[Started]:
-        move = session_start.start(
-            new,
-            by=options.owner or self._by,
-            debounce=options.debounce is not None,
-            on_conflict=options.on_conflict,
-        )
+    async def _write(self, new: list[NewSession], options: StartOptions, by: str) -> list[Started]:
+        move = session_start.start(new, by=by, debounce=options.debounce is not None, on_conflict=options.on_conflict)
         return await self._store.write(move)
 
     async def _finish_replacement(self, made: Started, by: str) -> None:
@@ -97,3 +98,10 @@ class Starts:
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self._requests.cancel(uid, by=by)
             await self._requests.wake_parent(uid)
+
+
+async def _place(options: StartOptions) -> dict[str, Any]:
+    """What identifies the repository of a folder, and the policy that it has."""
+    if options.repository is None:
+        return {}
+    return await asyncio.to_thread(look_at, options.repository)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +16,6 @@ from perdure.domain.event import Event
 from perdure.domain.text import content_text
 from perdure.runtime.description import recorded_summary
 from perdure.runtime.live_text import Delta
-from perdure.runtime.run.large_values import Values
 from perdure.runtime.stream.events import (
     ApprovalRequested,
     DoubtOpened,
@@ -38,10 +37,16 @@ ENDS = {"effect.acknowledged": "done", "effect.failed": "failed", "effect.refuse
 Body = Mapping[str, Any]
 
 
+class WholeValues(Protocol):
+    """Gives values that are stored as artifacts."""
+
+    def get_whole(self, value: Any) -> Any: ...
+
+
 class StreamBuilder:
     """The state of one stream. An event that cannot be read yields nothing."""
 
-    def __init__(self, session: str, values: Values) -> None:
+    def __init__(self, session: str, values: WholeValues) -> None:
         self._session = session
         self._values = values
         self.number = 0  # the last event that was yielded

@@ -91,6 +91,7 @@ async def stream(runtime: Runtime, name: str, after: int = 0) -> AsyncGenerator[
     await asyncio.to_thread(lambda: runtime.live_text.folder)  # on PostgreSQL, its first use reads the store
     if view.status in TERMINAL and after >= view.cursor:
         return
+    await runtime.queries.access.note("transcript", view.uid)
     with open_stream(runtime, view, after) as watched:
         while not watched.builder.finished:
             found = await watched.poll()

@@ -10,6 +10,7 @@ from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.deploy.code_version import meets
+from perdure.runtime.policy.active_policy import STORE, state_in
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session, wait
 
@@ -57,8 +58,9 @@ def _may_run(tx: StoreTransaction, one: Entry, dead: Collection[str], has_policy
         return True
     if one.status == Status.RUNNING:
         return (one.lease_until or 0) < tx.now or (one.lease_holder or "").split("@")[0] in dead
-    if has_policy and wait.open_of_kind(tx, one.uid, WaitKind.POLICY):
-        return True
+    for asked in wait.open_of_kind(tx, one.uid, WaitKind.POLICY):
+        if state_in(tx).is_usable if asked.ref == STORE else has_policy:
+            return True
     if wait.open_of_kind(tx, one.uid, WaitKind.SLOT):  # a run that was asked for needs no slot
         return True
     missing = wait.open_of_kind(tx, one.uid, WaitKind.PROGRAM)

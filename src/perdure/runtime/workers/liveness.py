@@ -34,10 +34,11 @@ from perdure.ids import boot_id, digest, host, new_name, new_uid
 from perdure.runtime.workers.private_folder import runtime_folder
 from perdure.store import migrate
 from perdure.store.moves import meta, worker
-from perdure.store.store import Store
+from perdure.store.store import SERVICE, Store
 from perdure.store.writer.lock import Presence, life_of
 
 UNKNOWN = "unknown"
+REMOTE = "remote"
 FOLDER_ID = ".folder"
 FIRST_NAMESPACE = "4026531836"  # the kernel's own number for the pid namespace of the machine itself
 
@@ -50,23 +51,26 @@ class ProcessOrigin(msgspec.Struct, frozen=True):
     machine: str
     folder: str
     namespace: str = UNKNOWN
+    reach: str = ""  # `remote`: its host name may be that of another machine, also on a store of one machine
 
     def token(self) -> str:
-        return f"{self.start_time} {self.machine} {self.folder} {self.namespace}"
+        return f"{self.start_time} {self.machine} {self.folder} {self.namespace} {self.reach}".rstrip()
 
 
 class WorkerLocks:
     """The locks of one store's workers on this machine."""
 
     def __init__(
-        self, folder: Path, *, host: str, boot_id: str, machine: str, shared: bool, namespace: str = UNKNOWN
-    ) -> None:
+        self, folder: Path, *, host: str, boot_id: str, machine: str, shared: bool, namespace: str = UNKNOWN,
+        remote: bool = False,
+    ) -> None:  # fmt: skip
         self.folder = folder
         self.host = host
         self.boot_id = boot_id
         self.machine = machine
         self.namespace = namespace
         self.shared = shared  # the store may be used from other machines
+        self.remote = remote  # this process reaches the store by a service, perhaps from another machine
 
     def enter(
         self, store: Store, *, programs: Sequence[str] = (), id: str | None = None, **about: Any
@@ -78,7 +82,7 @@ class WorkerLocks:
             presence = Presence(self.folder, name)
         except OSError as error:
             raise StoreUnavailable(f"The lock of worker {name} cannot be taken: {error.strerror}.") from error
-        steps = migrate.load(store.database.dialect)
+        steps = migrate.load("sqlite" if store.database.dialect == "sqlite" else "postgres")
         row = WorkerRecord(
             name, self.host, self.boot_id, os.getpid(), self._origin().token(),
             migrate.needed(steps), len(steps), list(programs), store.clock.now(), store.clock.now(),
@@ -111,7 +115,7 @@ class WorkerLocks:
 
     def _life_of_other_boot(self, one: WorkerRecord, origin: ProcessOrigin) -> Liveness:
         """Of this machine: dead. The machine id is trusted outside containers only, because images carry one along."""
-        if not self.shared and one.host == self.host:
+        if not self.shared and not origin.reach and one.host == self.host:
             return Liveness.DEAD
         same = origin.machine == self.machine != UNKNOWN and origin.namespace == self.namespace == FIRST_NAMESPACE
         return Liveness.DEAD if same else Liveness.CANNOT_TELL
@@ -135,7 +139,8 @@ class WorkerLocks:
         make_folder_id(self.folder)
 
     def _origin(self) -> ProcessOrigin:
-        return ProcessOrigin(start_time(os.getpid()), self.machine, folder_id(self.folder), self.namespace)
+        reach = REMOTE if self.remote else ""
+        return ProcessOrigin(start_time(os.getpid()), self.machine, folder_id(self.folder), self.namespace, reach)
 
 
 class RegisteredWorker:
@@ -179,14 +184,17 @@ class RegisteredWorker:
 def locks_of_store(store: Store) -> WorkerLocks:
     """The locks of an open store's workers: beside a store on this machine, else in the user's runtime folder."""
     store_id = store.read_now(meta.get, "store_id") or UNKNOWN
-    return locks_at(store.folder, store_id, shared=store.database.dialect == "postgres")
+    return locks_at(
+        store.folder, store_id, shared=store.database.dialect != "sqlite", remote=store.database.dialect == SERVICE
+    )
 
 
-def locks_at(folder: Path | None, store_id: str, *, shared: bool) -> WorkerLocks:
+def locks_at(folder: Path | None, store_id: str, *, shared: bool, remote: bool = False) -> WorkerLocks:
     place = folder / "workers" if folder is not None else runtime_folder() / store_id
     return WorkerLocks(
-        place, host=host(), boot_id=boot_id(), machine=machine(), shared=shared, namespace=pid_namespace()
-    )
+        place, host=host(), boot_id=boot_id(), machine=machine(), shared=shared, namespace=pid_namespace(),
+        remote=remote,
+    )  # fmt: skip
 
 
 def machine() -> str:
@@ -267,4 +275,4 @@ def identity(folder: Path) -> str:
 
 def read_token(token: str) -> ProcessOrigin:
     parts = token.split(" ")
-    return ProcessOrigin(*parts) if len(parts) in (3, 4) else ProcessOrigin(UNKNOWN, UNKNOWN, UNKNOWN)
+    return ProcessOrigin(*parts) if len(parts) in (3, 4, 5) else ProcessOrigin(UNKNOWN, UNKNOWN, UNKNOWN)

@@ -24,13 +24,15 @@ from perdure.ids import check_name
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.deploy.missing_code import MissingCode
 from perdure.runtime.ledger.policy import Intent
-from perdure.runtime.runtime import Runtime
-from perdure.runtime.runtime import open as open_runtime
+from perdure.runtime.runtime import Runtime, open_for_worker
+from perdure.runtime.services.leases import Leases
+from perdure.runtime.services.notifications import NotificationSender
 from perdure.runtime.services.registry import make_services
 from perdure.runtime.services.service import ServiceGroup
 from perdure.runtime.services.timers import Approvals, Timers
 from perdure.runtime.workers.session_tasks import POLL, SessionTasks, WorkerNotice
 from perdure.store.moves import wait
+from perdure.store.store import SERVICE
 from perdure.store.writer.wakeup import IDLE_POLL
 
 logger = logging.getLogger(__name__)
@@ -70,20 +72,16 @@ class Worker:
         if queues is not None and (isinstance(queues, str) or not queues):
             raise ConfigError(f"{queues!r} are not names of queues.", hint='Give several names: ["default", "night"].')
         names = None if queues is None else frozenset(check_name("The queue", one) for one in queues)
-        if isinstance(store, Runtime) and (policy is not None or artifacts is not None):
-            raise ConfigError("An open runtime has its policy and its folder for artifacts already.")
         self._drain = microseconds(drain) / SECOND
         self._owns_runtime = not isinstance(store, Runtime)
-        self._runtime = (
-            store if isinstance(store, Runtime) else open_runtime(store, policy=policy, by=by, artifacts=artifacts)
-        )
+        self._runtime = _runtime_of(store, policy, by, artifacts, only)
         self._runtime.worker_about |= {"concurrency": concurrency, "queues": _announced(names, only)}
         self._only = only
         self._notify = notify
         self._sessions = SessionTasks(self._runtime, only, concurrency, notify, names)
         self._missing_code = MissingCode(self._runtime, names)
         self._services = self._make_services() if services else ServiceGroup([])
-        self._fires_timers = services
+        self._fires_timers = services and not self._is_remote
         self._background: list[asyncio.Task[None]] = []  # heartbeats, and a look for sessions that wait for this worker
         self._queues = names
         self._draining = False
@@ -96,8 +94,16 @@ class Worker:
         def report(session: str, error: Exception) -> None:
             self._notify(WorkerNotice("worker.failed", session=session, error=error))
 
-        names = None if self._only is None else (Timers.name, Approvals.name)
+        names: tuple[str, ...] | None = (
+            None if self._only is None else (Timers.name, Approvals.name, NotificationSender.name)
+        )
+        if self._is_remote:  # the service has processes of its own for the others
+            names = (Leases.name,)
         return make_services(self._runtime, names, report)
+
+    @property
+    def _is_remote(self) -> bool:
+        return self._runtime.store.database.dialect == SERVICE
 
     @property
     def runtime(self) -> Runtime:
@@ -266,6 +272,20 @@ class Worker:
         view = await self._runtime.get(self._only)
         stuck = view.status == "ready" and self._sessions.failed_at_cursor.get(view.uid) == view.cursor
         return view.status in ("done", "failed", "cancelled") or stuck
+
+
+def _runtime_of(
+    store: Runtime | str | Path | None, policy: Callable[[Intent], PolicyAnswer] | None, by: str,
+    artifacts: str | Path | None, only: str | None,
+) -> Runtime:  # fmt: skip
+    """The runtime that a worker is given, or one over the store or the service that it is given."""
+    is_open = isinstance(store, Runtime)
+    if is_open and (policy is not None or artifacts is not None):
+        raise ConfigError("An open runtime has its policy and its folder for artifacts already.")
+    made = store if isinstance(store, Runtime) else open_for_worker(store, policy=policy, by=by, artifacts=artifacts)
+    if only is not None and made.store.database.dialect == SERVICE:
+        raise ConfigError("A worker on a service is not for one session.", hint="Leave out the id.")
+    return made
 
 
 def _announced(queues: Collection[str] | None, only: str | None) -> list[str] | None:

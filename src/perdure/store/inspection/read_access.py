@@ -19,13 +19,13 @@ import apsw
 import msgspec
 
 from perdure.clock import Clock, ServerClock, SystemClock
-from perdure.config import default_store, without_password
+from perdure.config import STORE_KINDS, default_store, without_password
 from perdure.domain.restore import Cause, Restore
 from perdure.domain.worker import WorkerRecord
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from perdure.store.databases.sqlite import read_only, witness
 from perdure.store.databases.sqlite.engine import SQLiteTransaction, connect, translate
-from perdure.store.databases.sqlite.location import companion
+from perdure.store.databases.sqlite.location import check_not_missing, companion
 from perdure.store.databases.sqlite.witness import LastEvent
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import meta, restore
@@ -33,6 +33,7 @@ from perdure.store.writer.lock import holder_of
 
 SOME = 20
 MANY = 100_000
+ABSENT = "Check the address. A session started with it would create a new, empty store."
 
 Kind = Literal["sqlite", "files", "memory", "postgres"]
 
@@ -61,9 +62,7 @@ def locate_store(target: str | None) -> StoreLocation:
         return StoreLocation("files", name, f"files:{folder}", folder, folder, given)
     if "://" in name or not name.strip() or "\0" in name:
         shown = without_password(name) if "://" in name else name
-        raise ConfigError(
-            f"{shown!r} is not the address of a store.", hint="Use a path, memory:, files:DIR or postgresql://…"
-        )
+        raise ConfigError(f"{shown!r} is not the address of a store.", hint=STORE_KINDS)
     path = Path(name).expanduser().absolute()
     return StoreLocation("sqlite", name, str(path), path, companion(path), given)
 
@@ -100,8 +99,10 @@ def read_store(location: StoreLocation) -> Iterator[StoreReader]:
 
 @contextmanager
 def _read_file(location: StoreLocation) -> Iterator[StoreReader]:
+    if location.path is not None:
+        check_not_missing(location.path)
     if location.path is None or not location.path.exists():
-        raise NotFound(f"There is no store at {location.shown}.", hint="The first session creates it.")
+        raise NotFound(f"There is no store at {location.shown}.", hint=ABSENT)
     if location.path.is_dir():
         raise ConfigError(
             f"{location.shown} is a folder.", hint=f"For a store of text files, use files:{location.shown}"
@@ -121,7 +122,7 @@ def _read_files(location: StoreLocation) -> Iterator[StoreReader]:
 
     assert location.folder is not None
     if not (location.folder / "store.jsonl").exists():
-        raise NotFound(f"There is no store at {location.shown}.", hint="The first session creates it.")
+        raise NotFound(f"There is no store at {location.shown}.", hint=ABSENT)
     with _lock_of_files(location) as holder:
         if holder is not None:
             raise StoreUnavailable(

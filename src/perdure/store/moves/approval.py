@@ -1,24 +1,25 @@
-"""Moves and reads of approvals: requested with the plan, voted once per person, decided once, used by one effect."""
+"""Moves and reads of approvals: requested with the plan, decided once, used by one effect. `vote` has the votes."""
 
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.domain.approval import Approval, ApprovalDecision, Vote
+from perdure.domain.approval import Approval, ApprovalDecision
 from perdure.domain.effect import Effect, EffectState
-from perdure.domain.fact import Fact
-from perdure.domain.permission import PermissionWidth, permission_key, permission_scope
+from perdure.domain.notification import Topic
+from perdure.domain.principal import Conditions, conditions_of
 from perdure.domain.recovery_decision import GateFinding
 from perdure.domain.wait import WaitKind
-from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
-from perdure.ids import check_name
+from perdure.errors import Conflict, IllegalMove, NotFound
+from perdure.ids import encode
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import effect as effects
-from perdure.store.moves import fact, wait
+from perdure.store.moves import event, notification, policy, quorum, requester, wait
 from perdure.store.moves.effect_input import NewEffect
+from perdure.store.topics import APPROVALS
 
 REQUIRED = "required"  # in the detail of a wait for approval: each vote needs a reason
 _SLACK = 1_000_000  # microseconds between a ruling and its transaction
@@ -28,7 +29,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The approval that a gate requires.
 
     `may_remember`: the person may allow the call, or its tool, for the rest of the session. `about` is what helps a
-    person to judge the call, such as its folder and its sandbox; it is shown, and nothing depends on it.
+    person to judge the call, such as its folder and its sandbox; it is shown, and nothing depends on it. `rules` are
+    what asks, each with its reason: an approval does not cover a rule that people were not shown.
     """
 
     gate: str
@@ -38,13 +40,20 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     reason_required: bool = False
     may_remember: bool = False
+    conditions: Conditions = Conditions()
+    lifts: tuple[str, ...] = ()  # the rules that an approval which is remembered lifts
     about: dict[str, Any] | None = None
+    rules: tuple[tuple[str, str], ...] = ()
+    policy_version: str | None = None
+    fence: str | None = None  # of the policy that asks; it must be the active one
 
     def detail(self, tool: str, intent: Any) -> dict[str, Any]:
         """The detail of the wait."""
         shown: dict[str, Any] = {"gate": self.gate, "tool": tool, "intent": intent}
         shown |= {"reason": REQUIRED} if self.reason_required else {}
-        shown |= {"may_remember": True} if self.may_remember else {}
+        shown |= {"may_remember": True, "lifts": list(self.lifts)} if self.may_remember else {}
+        shown |= {"rules": [{"rule": rule, "reason": reason} for rule, reason in self.rules]} if self.rules else {}
+        shown |= {"policy_version": self.policy_version} if self.policy_version else {}
         return shown | ({"about": self.about} if self.about else {})
 
 
@@ -54,17 +63,23 @@ def request(log: Log, intent: NewEffect, question: ApprovalRequest) -> Effect:
 
     An approval that does not satisfy the present gate stays as it is, and another one is requested.
     """
+    policy.check_fence(log.tx, question.fence)
     planned = effects.plan.on(log, intent, approval_id=approval_id(intent.id))
     if planned.state != EffectState.PLANNED or not must_ask(log.tx, planned, question):
         return planned
     id = _free_id(log, intent.id)
     log.tx.send("effect.gate", uid=log.uid, id=intent.id, approval_id=id)
+    after, requested_by = question.conditions.escalate_after, requester.requesters(log.tx, log.uid)
     log.tx.run(
         "approval.insert",
         uid=log.uid, id=id, effect_id=intent.id, gate=question.gate, intent_digest=intent.intent_digest,
         requester=question.requester, requester_may_decide=int(question.requester_may_decide),
         quorum=question.quorum, expires_at=question.expires_at, now=log.tx.now,
+        conditions=encode(msgspec.to_builtins(question.conditions)), requested_by=encode(requested_by),
+        escalate_at=None if after is None else log.tx.now + after,
     )  # fmt: skip
+    if after is not None:
+        log.tx.wake_service(APPROVALS)
     detail = question.detail(intent.tool, planned.intent)
     wait.open_.on(log, id, WaitKind.APPROVAL, ref=intent.id, detail=detail, due_at=question.expires_at)
     rows = {"approval": [get(log.tx, log.uid, id).to_dict()], "effect": [{"id": intent.id, "approval_id": id}]}
@@ -96,18 +111,30 @@ def gate_finding(
 
 
 def _suffices(tx: StoreTransaction, approved: Approval, question: ApprovalRequest) -> bool:
-    yes = {
-        one.voter
-        for one in votes(tx, approved.session_uid, approved.id)
-        if one.decision == ApprovalDecision.APPROVED and (one.rationale or not question.reason_required)
-    }
-    if not question.requester_may_decide:
-        yes -= {approved.requester, question.requester}
-    if len(yes) < question.quorum:
+    yes = quorum.counted(
+        tx, requested_here(tx, approved), question.conditions, requester=question.requester,
+        requester_may_decide=question.requester_may_decide, reason_required=question.reason_required,
+    )  # fmt: skip
+    if yes < question.quorum or approved.withdrawn_at is not None or not _shows(tx, approved, question):
         return False
     if question.expires_at is None or approved.decided_at is None:
         return True
     return approved.decided_at - approved.asked_at <= question.expires_at - tx.now + _SLACK
+
+
+def _shows(tx: StoreTransaction, approved: Approval, question: ApprovalRequest) -> bool:
+    """Whether the people who approved were shown every rule that asks now. Older approvals name no rules."""
+    shown = detail_of(tx, approved).get("rules")
+    return shown is None or {rule for rule, _ in question.rules} <= {one["rule"] for one in shown}
+
+
+def requested_here(tx: StoreTransaction, approval: Approval) -> Approval:
+    """An approval whose requesters also are those who imported its session: they ask for it in this store."""
+    found = requester.identities_of(event.imports(tx, approval.session_uid))
+    if not found:
+        return approval
+    requested_by = [*(approval.requested_by or ()), *requester.with_principals(tx, found)]
+    return msgspec.structs.replace(approval, requested_by=requested_by)
 
 
 def _free_id(log: Log, effect_id: str) -> str:
@@ -121,63 +148,6 @@ def approval_id(effect_id: str) -> str:
     return "a-" + effect_id.removeprefix("e-")
 
 
-@outsider_move
-def vote(
-    log: Log,
-    id: str,
-    decision: ApprovalDecision,
-    *,
-    because: str | None = None,
-    remember: PermissionWidth = PermissionWidth.ONCE,
-) -> Approval:
-    """Approve or deny. One denial decides; approvals decide when the quorum is reached.
-
-    With `remember`, the same move grants a permission, and approves what else waits in this session and is covered.
-    """
-    check_name("The voter", log.actor)
-    approval = get(log.tx, log.uid, id)
-    _check_reason(log, approval, because)
-    wide = remember is not PermissionWidth.ONCE
-    if wide:
-        _check_may_grant(log, approval, decision)
-    fresh = log.tx.run(
-        "vote.insert",
-        uid=log.uid, approval_id=id, voter=log.actor, decision=decision, rationale=because or "", now=log.tx.now,
-    )  # fmt: skip
-    cast = {vote.voter: vote for vote in votes(log.tx, log.uid, id)}
-    if not fresh and cast[log.actor].decision == decision:
-        if wide and _permission(log, approval, remember) is None:
-            raise IllegalMove(f"Approval {id} is {approval.decision} already, for one call.")
-        return approval
-    if not fresh:
-        raise Conflict(f"{log.actor} has voted on approval {id} already.")
-    _check_may_vote(log, approval)
-    log.append("approval.voted", {"approval": id, "decision": decision, "because": because or ""})
-    yes = sum(vote.decision == ApprovalDecision.APPROVED for vote in cast.values())
-    if decision is ApprovalDecision.DENIED or yes >= approval.quorum:
-        _decide(log, approval, decision, because or "")
-    if wide:
-        _grant(log, approval, remember, because)
-    return get(log.tx, log.uid, id)
-
-
-def _check_may_grant(log: Log, approval: Approval, decision: ApprovalDecision) -> None:
-    if decision is not ApprovalDecision.APPROVED:
-        raise ConfigError("A denial covers one call.")
-    if not may_remember(log.tx, approval):
-        raise ConfigError(
-            f"The gate {approval.gate} asks every time; its approvals cover one call.",
-            hint="Approve it once. Only the questions of an agent's own policy can be answered for a session.",
-        )
-
-
-def _check_reason(log: Log, approval: Approval, because: str | None) -> None:
-    if because is not None and not because.strip():
-        raise ConfigError("The reason is empty.", hint="Give a text with --because, or no reason at all.")
-    if because is None and needs_reason(log.tx, approval):
-        raise ConfigError(f"The gate {approval.gate} needs a reason.", hint="Give one with --because.")
-
-
 def needs_reason(tx: StoreTransaction, approval: Approval) -> bool:
     """Whether the gate demands a reason with each vote."""
     return detail_of(tx, approval).get("reason") == REQUIRED
@@ -185,42 +155,20 @@ def needs_reason(tx: StoreTransaction, approval: Approval) -> bool:
 
 def may_remember(tx: StoreTransaction, approval: Approval) -> bool:
     """Whether the person may allow the call, or its tool, for the rest of the session."""
-    return detail_of(tx, approval).get("may_remember") is True and approval.quorum == 1
+    may = detail_of(tx, approval).get("may_remember") is True and approval.quorum == 1
+    return may and not _was_imported(tx, approval)
+
+
+def _was_imported(tx: StoreTransaction, approval: Approval) -> bool:
+    """Whether it was requested in another store: then the bundle says which rules an answer would lift."""
+    asked = wait.get(tx, approval.session_uid, approval.id)
+    return any(one.number > asked.number for one in event.imports(tx, approval.session_uid))
 
 
 def detail_of(tx: StoreTransaction, approval: Approval) -> dict[str, Any]:
     """What was recorded for people when the approval was requested."""
     detail = wait.get(tx, approval.session_uid, approval.id).detail
     return detail if isinstance(detail, dict) else {}
-
-
-def _permission(log: Log, approval: Approval, width: PermissionWidth) -> Fact | None:
-    key = permission_key(width, effects.get(log.tx, log.uid, approval.effect_id))
-    return fact.get(log.tx, permission_scope(log.uid), key)
-
-
-def _grant(log: Log, approval: Approval, width: PermissionWidth, because: str | None) -> None:
-    """Record the permission, and approve the waiting calls of this session that it covers."""
-    planned = effects.get(log.tx, log.uid, approval.effect_id)
-    key = permission_key(width, planned)
-    value = {"because": because or "", "tool": planned.tool, "approval": approval.id}
-    fact.remember.on(log, permission_scope(log.uid), key, value)
-    for other in listing(log.tx, uid=log.uid, decision="waiting"):
-        if other.gate != approval.gate or not may_remember(log.tx, other) or needs_reason(log.tx, other):
-            continue
-        if permission_key(width, effects.get(log.tx, log.uid, other.effect_id)) == key:
-            vote.on(log, other.id, ApprovalDecision.APPROVED, because=f"covered by the answer to {approval.id}")
-
-
-def _check_may_vote(log: Log, approval: Approval) -> None:
-    if approval.decision is not None:
-        raise IllegalMove(f"Approval {approval.id} is {approval.decision} already.")
-    if approval.expires_at is not None and approval.expires_at <= log.tx.now:
-        raise IllegalMove(f"Approval {approval.id} has expired.")
-    if log.actor == approval.requester and not approval.requester_may_decide:
-        raise IllegalMove(
-            f"{log.actor} requested approval {approval.id} and may not decide it.", hint="Another person must decide."
-        )
 
 
 @outsider_move
@@ -231,18 +179,46 @@ def expire(log: Log, id: str) -> Approval:
         raise IllegalMove(f"Approval {id} never expires.")
     if approval.decision is not None or approval.expires_at > log.tx.now:
         return approval
-    _decide(log, approval, ApprovalDecision.EXPIRED, "not decided in time")
+    decide(log, approval, ApprovalDecision.EXPIRED, "not decided in time")
     return get(log.tx, log.uid, id)
+
+
+@outsider_move
+def escalate(log: Log, id: str) -> Approval:
+    """Ask more people, because an approval waits for long. If that is not due any more, nothing changes."""
+    approval = get(log.tx, log.uid, id)
+    due = approval.escalate_at is not None and approval.escalate_at <= log.tx.now
+    if due and log.tx.run("approval.escalate", uid=log.uid, id=id, now=log.tx.now):
+        row = {"id": id, "escalated_at": log.tx.now}
+        to = list(dict.fromkeys(name for one in conditions_of(approval).every for name in one.escalate_to))
+        log.append("approval.escalated", {"approval": id, "to": to}, rows={"approval": [row]})
+        tool = effects.get(log.tx, log.uid, approval.effect_id).tool
+        about = {"wait": id, "effect": approval.effect_id, "gate": approval.gate, "tool": tool, "escalated_to": to}
+        notification.notify(log, Topic.APPROVAL, about)
+    return get(log.tx, log.uid, id)
+
+
+class DueEscalation(NamedTuple):
+    """An approval that more people are asked about, and when."""
+
+    session_uid: str
+    id: str
+    at: int
+
+
+def first_escalations(tx: StoreTransaction, *, limit: int = 100) -> list[DueEscalation]:
+    """Undecided approvals that are to be escalated, by time."""
+    return [DueEscalation(*row) for row in tx.all("approval.to_escalate", limit=limit)]
 
 
 def lapse(log: Log, id: str, because: str) -> None:
     """Close an approval that is no longer needed: its effect will not be dispatched."""
     approval = get(log.tx, log.uid, id)
     if approval.decision is None:
-        _decide(log, approval, ApprovalDecision.EXPIRED, because)
+        decide(log, approval, ApprovalDecision.EXPIRED, because)
 
 
-def _decide(log: Log, approval: Approval, decision: ApprovalDecision, because: str) -> None:
+def decide(log: Log, approval: Approval, decision: ApprovalDecision, because: str) -> None:
     log.tx.run("approval.decide", uid=log.uid, id=approval.id, decision=decision, now=log.tx.now)
     row = {"id": approval.id, "decision": decision, "decided_at": log.tx.now}
     log.append("approval.decided", {"approval": approval.id, "because": because}, rows={"approval": [row]})
@@ -263,24 +239,22 @@ def get(tx: StoreTransaction, uid: str, id: str) -> Approval:
     return Approval.from_row(row)
 
 
-def find(tx: StoreTransaction, name: str) -> Approval:
-    """One approval by its id, or by a unique prefix of it."""
-    found = with_prefix(tx, name, limit=2) if name else []
+def find(tx: StoreTransaction, name: str, uid: str | None = None) -> Approval:
+    """One approval by its id or a unique prefix of it, of one session or of any."""
+    found = with_prefix(tx, name, uid=uid, limit=2) if name else []
     if not found:
         raise NotFound(f"There is no approval {name!r}.", hint="`perdure approvals` lists them.")
-    if len(found) > 1 and (found[0].id != name or found[1].id == name):
+    if len(found) > 1 and found[1].id == name:
+        raise Conflict(f"Several sessions have an approval {name}.", hint="Name its session.")
+    if len(found) > 1 and found[0].id != name:
         raise Conflict(f"Several approvals begin with {name!r}.", hint="Give more characters.")
     return found[0]
 
 
-def with_prefix(tx: StoreTransaction, prefix: str, *, limit: int) -> list[Approval]:
-    """Approvals whose id has this prefix, by id."""
-    rows = tx.all("approval.by_id", prefix=prefix, beyond=prefix + "\U0010ffff", limit=limit)
+def with_prefix(tx: StoreTransaction, prefix: str, *, uid: str | None = None, limit: int) -> list[Approval]:
+    """Approvals whose id has this prefix, by id, of one session or of any."""
+    rows = tx.all("approval.by_id", prefix=prefix, beyond=prefix + "\U0010ffff", uid=uid, limit=limit)
     return [Approval.from_row(row) for row in rows]
-
-
-def votes(tx: StoreTransaction, uid: str, id: str) -> list[Vote]:
-    return [Vote.from_row(row) for row in tx.all("vote.of_approval", uid=uid, approval_id=id, limit=1000)]
 
 
 def listing(

@@ -62,3 +62,8 @@ def find_digest(tx: StoreTransaction, prefix: str) -> str:
         names = ", ".join(row[0][:16] for row in rows)
         raise Conflict(f"{prefix!r} is the prefix of several artifacts: {names}.", hint="Give more characters.")
     return str(rows[0][0])
+
+
+def claims(tx: StoreTransaction, digest: str, *, limit: int = 10_000) -> list[Artifact]:
+    """What sessions have an artifact, by its whole digest."""
+    return [Artifact.from_row(row) for row in tx.all("artifact.claims", digest=digest, limit=limit)]

@@ -6,9 +6,11 @@ from perdure.domain.checkpoint import Checkpoint
 from perdure.domain.lease import Holder
 from perdure.errors import ConfigError
 from perdure.ids import check_text
+from perdure.store.invocation import described
 from perdure.store.move import Move, StoreTransaction, hold, plain_move
 
 
+@described
 def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str, keep_through: int = 0) -> Move[None]:
     """Keep the state after event `number` and drop older ones, but not those up to `keep_through`. Leaves no event."""
     check_text("The checkpoint", codec + fingerprint)

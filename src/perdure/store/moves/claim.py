@@ -28,6 +28,7 @@ from perdure.domain.lease import Holder, next_epoch
 from perdure.domain.queue import Queue
 from perdure.domain.session import Status
 from perdure.ids import check_name
+from perdure.store.invocation import described
 from perdure.store.move import Log, Move, StoreTransaction, next_event, note_requests
 from perdure.store.moves.claim_limits import RETRY, Candidate, QueueLimits, Source
 from perdure.store.moves.claim_slots import end_slot_wait, give_slot, wait_for_slot
@@ -64,6 +65,7 @@ class Claim(msgspec.Struct, frozen=True):
     shared: tuple[str, ...] = ()  # the sessions that are no longer marked as alone
 
 
+@described
 def claim(request: ClaimRequest) -> Move[Claim]:
     """Take ready sessions, up to the limit. Repeating it with the same nonce returns what was taken."""
     check_name("The worker", request.worker)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.domain.caller import Place
 from perdure.domain.effect import (
     MOVES,
     NOT_BEGUN,
@@ -32,9 +33,9 @@ from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import decode, encode
 from perdure.store.hot_move import hot_holder_move, hot_outsider_move
 from perdure.store.move import Log, StoreTransaction, holder_move, note_requests
-from perdure.store.moves import attempt, hot_effect, lease, wait
+from perdure.store.moves import attempt, effect_target, exemption, hot_effect, lease, wait
 from perdure.store.moves.attempt import attempts_of
-from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, EffectKey, NewEffect
 
 MANY = 1_000_000
 
@@ -57,7 +58,10 @@ def plan_and_dispatch(log: Log, intent: NewEffect, dispatch: Dispatch) -> Effect
     if intent.supersedes is not None:
         move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
     taken = lease.claim(log, intent.id, decode(intent.position), decode(intent.leases)) if intent.leases else {}
-    made = _insert(log, intent, EffectState.DISPATCHED, "effect.dispatched", body={"attempt": 1} | taken)
+    lifted = hot_effect.first_exemption(dispatch)
+    made = _insert(
+        log, intent, EffectState.DISPATCHED, "effect.dispatched", body={"attempt": 1} | taken, exemption_id=lifted
+    )
     _attempt(log, intent.id, 1, dispatch)
     return made
 
@@ -81,9 +85,17 @@ def _begin(log: Log, effect: Effect, dispatch: Dispatch, because: str | None = N
         check_move("effect", MOVES, EffectState(effect.state), EffectState.DISPATCHED)
     used = _consume(log, effect) if effect.approval_id is not None else {}
     taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
-    log.tx.send("effect.dispatch", uid=log.uid, id=id)
+    under = {"policy_version": dispatch.policy_version, "rule": dispatch.rule}
+    under["exemption_id"] = hot_effect.first_exemption(dispatch) or effect.exemption_id
+    log.tx.send("effect.dispatch", uid=log.uid, id=id, **under)
     _attempt(log, id, number, dispatch)
-    spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
+    spent: dict[str, Any] = under | {
+        "doubted_at": None,
+        "doubt": None,
+        "verdict": None,
+        "verdict_by": None,
+        "verdict_because": None,
+    }
     row = {"id": id, "state": EffectState.DISPATCHED} | spent
     body = {"attempt": number, "because": because} | taken
     log.append("effect.dispatched", body, rows={"effect": [row]} | used, effect_id=id)
@@ -109,9 +121,10 @@ def _insert(
     body: dict[str, Any] | None = None,
     outcome: AttemptResult | None = None,
     approval_id: str | None = None,
+    exemption_id: str | None = None,
 ) -> Effect:
     now, number = log.tx.now, log.cursor + 1
-    columns = hot_effect.new_columns(intent, log.uid, number, state, approval_id=approval_id)
+    columns = hot_effect.new_columns(intent, log.uid, number, state, approval_id=approval_id, exemption_id=exemption_id)
     if outcome is not None:
         columns |= {"result": outcome.result, "artifact": outcome.artifact, "error": outcome.error}
         columns |= {"reference": outcome.reference, "settled_at": now, "settled_number": number}
@@ -120,10 +133,23 @@ def _insert(
     return hot_effect.new_record(columns, now)
 
 
-def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome: AttemptResult | None = None) -> None:
+def _attempt(
+    log: Log,
+    effect_id: str,
+    number: int,
+    dispatch: Dispatch,
+    outcome: AttemptResult | None = None,
+    *,
+    over: bool = False,
+) -> None:
+    """Insert an attempt: refused under another policy than the active one, unless it is `over` and cannot be undone."""
     assert log.holder is not None
+    if dispatch.exemptions and (not over or (outcome and outcome.outcome is AttemptOutcome.ACKNOWLEDGED)):
+        exemption.use(log.tx, log.uid, effect_id, dispatch.exemptions, over=over)
+    under = {"policy_version": dispatch.policy_version} if over else {"fence": dispatch.fence}
     log.tx.send(
-        "attempt.insert",
+        "attempt.keep" if over else "attempt.insert",
+        **under, rule=dispatch.rule,
         uid=log.uid, effect_id=effect_id, number=number, worker=dispatch.worker, epoch=log.holder.epoch,
         process=dispatch.process, sandbox=dispatch.sandbox, deadline_at=dispatch.deadline_at, now=log.tx.now,
         outcome=outcome.outcome if outcome else None, error=outcome.error if outcome else None,
@@ -133,14 +159,19 @@ def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome:
 
 
 @holder_move
-def record(log: Log, intent: NewEffect, dispatch: Dispatch, outcome: AttemptResult) -> Effect:
-    """Record an effect that was not dispatched before: a `pure` one that ran, or a `joint` one of this transaction."""
+def record(log: Log, intent: NewEffect, dispatch: Dispatch, outcome: AttemptResult, *, over: bool = False) -> Effect:
+    """Record an effect that was not dispatched before: a `pure` one that ran, or a `joint` one of this transaction.
+
+    If the policy is another one than it was judged under, it is refused, unless it is `over`: a model that was paid,
+    or an act that was rolled back.
+    """
     if intent.replay not in (Replay.PURE, Replay.JOINT):
         raise ConfigError(f"A {intent.replay} effect is dispatched before it is settled.")
     done = outcome.outcome is AttemptOutcome.ACKNOWLEDGED
     state, kind = (EffectState.ACKNOWLEDGED, "effect.acknowledged") if done else (EffectState.FAILED, "effect.failed")
-    made = _insert(log, intent, state, kind, outcome=outcome, body={"attempt": 1})
-    _attempt(log, intent.id, 1, dispatch, outcome)
+    lifted = hot_effect.first_exemption(dispatch) if done or not over else None
+    made = _insert(log, intent, state, kind, outcome=outcome, body={"attempt": 1}, exemption_id=lifted)
+    _attempt(log, intent.id, 1, dispatch, outcome, over=over)
     return made
 
 
@@ -161,6 +192,7 @@ def settle(
     """
     if holder is not None:
         note_requests(holder, log.head)
+        log.identity = ""  # the hot way writes none
     if outcome.outcome is AttemptOutcome.ACKNOWLEDGED and outcome.result is None and outcome.artifact is None:
         raise ConfigError("An acknowledged attempt needs a result; it may be null.")
     effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
@@ -307,6 +339,8 @@ def find(tx: StoreTransaction, name: str, uid: str | None = None) -> Effect:
     if not found:
         raise NotFound(f"There is no effect {name!r}.", hint="`perdure effects` lists them.")
     if len(found) > 1:
+        if found[1].id == name:
+            raise Conflict(f"Several sessions have an effect {name}.", hint="Name its session.")
         names = ", ".join(one.id for one in found)
         raise Conflict(f"Several effects begin with {name!r}: {names}.", hint="Give more characters.")
     return found[0]
@@ -341,13 +375,24 @@ def listing(
     tool: str | None = None,
     in_doubt: bool = False,
     since: int = 0,
-    before: Effect | None = None,
+    target: str | None = None,
+    reach: str | None = None,
+    before: Effect | EffectKey | None = None,
     limit: int = 1000,
+    places: list[Place] | None = None,
 ) -> list[Effect]:
-    """Effects by an operator's filters, the newest first, after `before`."""
+    """Effects by an operator's filters, the newest first, after `before`. A target may end in `*`.
+
+    With `places`, the place of each one's session is added to it.
+    """
+    name, values = "effect.list", effect_target.bounds(target)
+    if target is not None and values["beyond"] is None:
+        name, values = "effect.of_target", {"target": values["target"]}
     rows = tx.all(
-        "effect.list",
-        uid=uid, state=state, tool=tool, in_doubt="yes" if in_doubt else None, since=since, limit=limit,
-        before=before.planned_at if before else 2**62, before_id=before.id if before else "",
+        name,
+        uid=uid, state=state, tool=tool, reach=reach, in_doubt="yes" if in_doubt else None, since=since, limit=limit,
+        before=before.planned_at if before else 2**62, before_id=before.id if before else "", **values,
     )  # fmt: skip
-    return [Effect.from_row(row) for row in rows]
+    if places is not None:
+        places += [Place(*row[-2:]) for row in rows]
+    return [Effect.from_row(row[:-2]) for row in rows]

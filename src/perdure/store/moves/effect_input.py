@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from perdure.domain.effect import AttemptOutcome
+from perdure.domain.policy_version import FIRST_FENCE
 
 
 class NewEffect(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +25,7 @@ class NewEffect(msgspec.Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     policy_version: str | None = None
     rule: str | None = None
+    reach: str | None = None
     supersedes: str | None = None
     leases: str | None = None
     inflight: int | None = None
@@ -30,12 +34,19 @@ class NewEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Who makes an attempt, and until when; recorded before it begins."""
+    """Who makes an attempt, until when, and under which policy; recorded before it begins.
+
+    With another `fence` than the active policy's, nothing is recorded, and the call is judged anew.
+    """
 
     worker: str
     process: str
     deadline_at: int | None = None
     sandbox: str | None = None
+    policy_version: str = "0"
+    rule: str | None = None
+    fence: str = FIRST_FENCE
+    exemptions: tuple[str, ...] = ()  # used by the effect, with its first attempt
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,3 +61,10 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     reference: str | None = None
     over: bool = True
+
+
+class EffectKey(NamedTuple):
+    """The place of an effect among all, the newest first."""
+
+    planned_at: int
+    id: str

@@ -12,6 +12,7 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState, fold
 from perdure.errors import ConfigError, Damaged, NotFound
 from perdure.store.hot_move import GuardedWrite, guarded_write
+from perdure.store.invocation import described
 from perdure.store.move import Log, Move, StoreTransaction, hold, outsider_move
 from perdure.store.moves.session import get
 
@@ -23,6 +24,7 @@ def outside_mark(log: Log) -> dict[str, bool] | None:
     return {"outside": True} if log.holder is None else None
 
 
+@described
 def append(
     holder: Holder, kind: str, body: Mapping[str, Any] | None = None, *, effect_id: str | None = None
 ) -> Move[int]:
@@ -91,6 +93,22 @@ def is_receiver(tx: StoreTransaction, uid: str) -> bool:
 def of_kind(tx: StoreTransaction, uid: str, kind: str, *, through: int = 2**62) -> list[Event]:
     """The events of one kind, up to a number, in order."""
     return [Event.from_row(row) for row in tx.all("event.of_kind", uid=uid, kind=kind, through=through, limit=2**31)]
+
+
+def recoveries(tx: StoreTransaction, uid: str, effect_id: str, *, limit: int) -> list[Event]:
+    """The last findings of recovery about one effect, in order: what it found, and what its probe answered."""
+    found = tx.all("event.recoveries", uid=uid, effect_id=effect_id, limit=limit)
+    return [Event.from_row(row) for row in reversed(found)]
+
+
+def imports(tx: StoreTransaction, uid: str) -> list[Event]:
+    """The events of a session's imports into this store, in order."""
+    return [one for one in notes(tx, uid) if isinstance(one.body, dict) and "moved" in one.body]
+
+
+def notes(tx: StoreTransaction, uid: str) -> list[Event]:
+    """The notes in a session's log, in order."""
+    return [Event.from_row(row) for row in tx.all("event.notes", uid=uid, limit=2**31)]
 
 
 def restart_at(tx: StoreTransaction, session: SessionRecord, number: int) -> tuple[int, Any]:

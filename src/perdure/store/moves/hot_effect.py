@@ -21,8 +21,8 @@ from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 
 PLAIN = frozenset(
     {
-        "id", "position", "generation", "tool", "replay", "targets", "intent", "intent_digest", "idempotency_key",
-        "rule", "inflight", "key_ttl", "retry",
+        "id", "task_id", "position", "generation", "tool", "replay", "targets", "intent", "intent_digest",
+        "idempotency_key", "policy_version", "rule", "reach", "inflight", "key_ttl", "retry",
     }
 )  # fmt: skip
 NOT_PLAIN = tuple(name for name in NewEffect.__struct_fields__ if name not in PLAIN)
@@ -41,6 +41,8 @@ def dispatch(
     if (
         holder.cancel_requested
         or holder.interrupt_requested
+        or dispatch.exemptions
+        or (intent.rule, intent.policy_version) != (dispatch.rule, dispatch.policy_version)
         or any(getattr(intent, name) is not None for name in NOT_PLAIN)
     ):
         return None
@@ -82,12 +84,24 @@ def settle(
 
 
 def new_columns(
-    intent: NewEffect, uid: str, number: int, state: EffectState, *, approval_id: str | None = None
+    intent: NewEffect,
+    uid: str,
+    number: int,
+    state: EffectState,
+    *,
+    approval_id: str | None = None,
+    exemption_id: str | None = None,
 ) -> dict[str, Any]:
     """The columns of an effect when it is planned."""
     columns = dict(zip(NewEffect.__struct_fields__, _fields_of(intent), strict=True))
     own = {"session_uid": uid, "state": state, "approval_id": approval_id, "number": number}
+    own["exemption_id"] = exemption_id
     return columns | own | UNKNOWN
+
+
+def first_exemption(dispatch: Dispatch) -> str | None:
+    """The exemption that an effect names; its uses name all of them."""
+    return dispatch.exemptions[0] if dispatch.exemptions else None
 
 
 def log_columns(columns: dict[str, Any], now: int) -> dict[str, Any]:

@@ -83,6 +83,11 @@ def line(message: InboxMessage) -> dict[str, Any]:
     return {"role": "user", "content": message.body, "inbox": message.id}
 
 
+def promoted(tx: StoreTransaction, uid: str) -> set[str]:
+    """The ids of the messages that joined the transcript."""
+    return {row[0] for row in tx.all("inbox.promoted", uid=uid, limit=2**31)}
+
+
 def get(tx: StoreTransaction, uid: str, id: str) -> InboxMessage | None:
     row = tx.one("inbox.get", uid=uid, id=id)
     return InboxMessage.from_row(row) if row else None

@@ -32,6 +32,7 @@ from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import LeaseHeld, LeaseLost
 from perdure.ids import check_name
+from perdure.store.invocation import described
 from perdure.store.move import (
     Log,
     Move,
@@ -182,6 +183,7 @@ def first_ends(tx: StoreTransaction, *, limit: int = 1000) -> list[tuple[str, in
     return [(uid, until) for uid, until in tx.all("lease.first_ends", limit=limit)]
 
 
+@described
 def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:
     """Extend the lease of a session. Leaves no event.
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
+from perdure.clock import SECOND
 from perdure.domain.event import Event
 from perdure.domain.inbox import InboxMode
 from perdure.domain.record import same_json
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
+from perdure.ids import decode
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import artifact, inbox, interrupt, session, wait
 from perdure.store.moves import effect as effects
@@ -23,6 +25,7 @@ from perdure.store.moves.artifact import ArtifactClaim
 from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 from perdure.store.moves.session_end import CLOSED, is_message_wait
 
+DAY = 86_400 * SECOND
 NEWEST = 1000  # events among which a note or an answer is searched
 
 
@@ -55,10 +58,10 @@ def record_reply(
 ) -> tuple[int, int] | None:
     """Record a model call, its usage and its reply; returns the number and time of the reply's line."""
     if effects.get_or_none(log.tx, log.uid, intent.id) is None:
-        effects.record.on(log, intent, dispatch, outcome)
+        effects.record.on(log, intent, dispatch, outcome, over=True)
     if body is None:
         return None
-    rows = {"session": add_to_totals(log, spent)}
+    rows = {"session": add_to_totals(log, spent, model_of(intent))}
     return log.append("message", body, rows=rows), log.tx.now
 
 
@@ -110,14 +113,20 @@ _KEPT = (WaitKind.DOUBT, WaitKind.PAUSED, WaitKind.APPROVAL)  # a refused effect
 
 
 @holder_move
-def add_usage(log: Log, *, tokens_in: int, tokens_out: int, cost_micros: int) -> None:
+def add_usage(log: Log, *, tokens_in: int, tokens_out: int, cost_micros: int, model: str = "") -> None:
     """Add what a model call cost to the session's totals."""
-    totals = add_to_totals(log, ModelUsage(tokens_in, tokens_out, cost_micros))
+    totals = add_to_totals(log, ModelUsage(tokens_in, tokens_out, cost_micros), model)
     log.append("note", {"usage": [tokens_in, tokens_out, cost_micros]}, rows={"session": totals})
 
 
-def add_to_totals(log: Log, used: ModelUsage) -> dict[str, int]:
-    """Add to the totals of a session's row and return them; the caller appends the event."""
+def model_of(intent: NewEffect) -> str:
+    """The model that a call names."""
+    said = decode(intent.intent)
+    return str(said.get("model", ""))[:200] if isinstance(said, dict) else ""
+
+
+def add_to_totals(log: Log, used: ModelUsage, model: str) -> dict[str, int]:
+    """Add to the totals of a session's row and to those of the day; the caller appends the event with the former."""
     now = session.get(log.tx, log.uid)
     totals = {
         "tokens_in": now.tokens_in + used.tokens_in,
@@ -125,6 +134,8 @@ def add_to_totals(log: Log, used: ModelUsage) -> dict[str, int]:
         "cost_micros": now.cost_micros + used.cost_micros,
     }
     log.tx.run("session.use", uid=log.uid, **totals)
+    day = log.tx.now - log.tx.now % DAY
+    log.tx.send("model_usage.add", uid=log.uid, day=day, model=model, **msgspec.structs.asdict(used))
     return totals
 
 

@@ -18,3 +18,9 @@ def get(tx: StoreTransaction, key: str) -> str | None:
 
 def properties(tx: StoreTransaction) -> dict[str, str]:
     return dict(tx.all("meta.all", limit=1000))
+
+
+def session_user(tx: StoreTransaction) -> str:
+    """The role that is logged in to PostgreSQL; a `set role` does not change it."""
+    row = tx.one("meta.session_user")
+    return str(row[0]) if row else ""

@@ -1,4 +1,4 @@
-"""Messages that a program takes from its inbox: `s.receive()`.
+"""MessageBus that a program takes from its inbox: `s.receive()`.
 
     take      the message joins the transcript and becomes the result of the step, in one transaction
     wait      no message that fits has arrived: the wait is opened in the transaction that has seen this
@@ -28,7 +28,7 @@ def take(log: Log, record: step.NewStep, message_id: str, wait_id: str) -> str |
     for asked in wait.open_of_kind(log.tx, log.uid, WaitKind.INPUT):
         if asked.id == wait_id:  # a run that was killed left it open
             wait.settle(log, asked, {"message": message_id})
-    return step.record_with.on(log, record, lambda _: encode(found.body))
+    return step.record_result(log, record, encode(found.body))
 
 
 @holder_move

@@ -15,13 +15,15 @@ from perdure.domain.record import check_columns
 from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_name, check_text
 from perdure.store.move import StoreTransaction, plain_move
-from perdure.store.moves import meta
+from perdure.store.moves import control_log, meta
 from perdure.store.topics import QUEUES
 
 LIMITS = frozenset({"concurrency", "per_key", "per_worker", "max_depth", "rate_count", "rate_period"})
 STATES = {"paused": "paused_at", "closed": "closed_at"}
 SMALLEST = {"concurrency": 0}  # a queue in which nothing runs; every other limit is at least 1
+MOST_WAITING = 20_000  # waiting sessions that a list counts, in all queues together
 SINCE = 8  # the oldest schema whose workers keep to limits
+SETTINGS = (*sorted(LIMITS), *sorted(STATES.values()))
 SHOWN = frozenset(Queue.columns()) - {"rate_at"}
 
 
@@ -52,6 +54,7 @@ def set_limits(tx: StoreTransaction, /, name: str, by: str, **changes: Any) -> Q
         columns |= {"version": was.version + 1, "by": by, "now": tx.now}
         del columns["updated_by"], columns["updated_at"]
         tx.run("queue.update", **columns)
+        control_log.append(tx, "queue.changed", by, {"queue": name} | {key: columns[key] for key in SETTINGS})
         tx.wake(name)
         tx.wake_service(QUEUES)
     return lock(tx, name, by)
@@ -96,7 +99,7 @@ def listing(tx: StoreTransaction, *, limit: int = 1000) -> list[QueueView]:
     for row in tx.all("queue.list", limit=limit):
         shown = {key: value for key, value in Queue.from_row(row).to_dict().items() if key in SHOWN}
         found[shown["name"]] = shown
-    for name, what, number in tx.all("queue.count"):
+    for name, what, number in tx.all("queue.count", most=MOST_WAITING):
         counted = found.setdefault(name, {"name": name})
         counted[what] = counted.get(what, 0) + number
     for name, counted in found.items():

@@ -25,6 +25,7 @@ from perdure.domain.rate_limit import RateLimit
 from perdure.errors import ConfigError
 from perdure.ids import check_name, check_text
 from perdure.store.move import StoreTransaction, plain_move
+from perdure.store.moves import control_log
 
 MINUTE = 60 * SECOND
 LONGEST = 3600 * SECOND  # how far ahead a reservation or a delay can be; bounds what a clock that is set back costs
@@ -118,6 +119,9 @@ def set_limit(
             raise ConfigError(f"The limit of {what} in a minute must be a number from 1 to {MOST}, not {given!r}.")
     used = [None if at is None else min(at, tx.now + MINUTE) for at in (was.requests_at, was.tokens_at)]
     columns = {"requests": requests, "tokens": tokens, "requests_at": used[0], "tokens_at": used[1]}
+    if (requests, tokens) != (was.requests, was.tokens):
+        said = {"rate_limit": name, "requests": requests, "tokens": tokens}
+        control_log.append(tx, "rate_limit.changed", by, said)
     if requests is None and tokens is None:
         tx.run("rate_limit.delete", name=name)
         return RateLimit(name, None, None, None, None, None, by, tx.now)

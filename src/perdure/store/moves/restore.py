@@ -83,13 +83,21 @@ def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
     assert log.holder is not None
     taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
     made = presumed_attempt(effect, attempts, restore, log.tx.now)
-    log.tx.send("effect.dispatch", uid=log.uid, id=id)
+    log.tx.send(
+        "effect.dispatch",
+        uid=log.uid,
+        id=id,
+        policy_version=effect.policy_version,
+        rule=effect.rule,
+        exemption_id=effect.exemption_id,
+    )
     log.tx.send("effect.presume", uid=log.uid, id=id, epoch=restore.epoch)
     log.tx.send(
-        "attempt.insert",
+        "attempt.keep",
         uid=log.uid, effect_id=id, number=made.number, worker=made.worker, epoch=log.holder.epoch,
         process=encode(made.process), sandbox=None, deadline_at=None, outcome=made.outcome, error=None,
         ended_at=made.ended_at, settled_at=made.settled_at, now=made.dispatched_at, ended_boot=made.ended_boot,
+        policy_version=effect.policy_version or "0", rule=effect.rule,
     )  # fmt: skip
     spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
     row = {"id": id, "state": "dispatched", "restore_epoch": restore.epoch} | spent

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from perdure.domain.record import same_json
 from perdure.domain.schedule import Overlap, Schedule, TickOutcome
 from perdure.domain.schedule_times import next_due, session_id, tick_uid
@@ -24,8 +26,9 @@ from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import Conflict, Damaged, NotFound
 from perdure.ids import encode, new_uid
+from perdure.store.invocation import described
 from perdure.store.move import Move, StoreTransaction, enter, plain_move
-from perdure.store.moves import meta, session_start, wait
+from perdure.store.moves import control_log, meta, requester, session_start, wait
 from perdure.store.moves.session import START, NewSession
 from perdure.store.topics import SCHEDULES
 
@@ -69,6 +72,8 @@ def put(name: str, definition: dict[str, Any], *, by: str) -> Move[Schedule]:
             tx.run("schedule.change", **columns, **times, version=version)
         elif not tx.run("schedule.insert", name=name, **columns, **times):
             return run(tx)  # another process added one of this name meanwhile
+        said = {"schedule": name, "uid": made.uid, "version": version, "definition": definition}
+        control_log.append(tx, "schedule.changed" if was else "schedule.added", by, said)
         tx.wake_service(SCHEDULES)
         return get(tx, name)
 
@@ -81,6 +86,8 @@ def set_paused(tx: StoreTransaction, name: str, paused: bool, *, by: str) -> Sch
     found = _lock(tx, name)
     if (found.paused_at is not None) != paused:
         tx.run("schedule.pause", uid=found.uid, at=tx.now if paused else None, by=by, now=tx.now)
+        kind = "schedule.paused" if paused else "schedule.resumed"
+        control_log.append(tx, kind, by, {"schedule": name, "uid": found.uid})
         tx.wake_service(SCHEDULES)
     return get(tx, name)
 
@@ -89,8 +96,9 @@ def set_paused(tx: StoreTransaction, name: str, paused: bool, *, by: str) -> Sch
 def remove(tx: StoreTransaction, uid: str, *, by: str) -> None:
     """Remove a schedule. Its sessions stay, and its name can be used again."""
     row = tx.one("schedule.lock", uid=uid)
-    if row is not None and Schedule.from_row(row).removed_at is None:
+    if row is not None and (found := Schedule.from_row(row)).removed_at is None:
         tx.run("schedule.remove", uid=uid, by=by, now=tx.now)
+        control_log.append(tx, "schedule.removed", by, {"schedule": found.name, "uid": uid})
 
 
 def start_tick(uid: str, version: int, tick: int, build: Builder) -> Move[TickResult | None]:
@@ -108,7 +116,7 @@ def start_tick(uid: str, version: int, tick: int, build: Builder) -> Move[TickRe
         ):
             result = TickResult(tick, TickOutcome.SKIPPED, still[0].id)
         else:
-            result = TickResult(tick, TickOutcome.STARTED, _create(tx, found, tick, build).id)
+            result = TickResult(tick, TickOutcome.STARTED, _create(tx, found, tick, build, requester.TICK).id)
         skips = (found.outcomes.get(TickOutcome.SKIPPED) or {}).get("count", 0)
         said: dict[str, Any] = {"tick": tick, "session": result.session, "at": tx.now}
         if result.outcome is TickOutcome.SKIPPED:
@@ -152,7 +160,7 @@ def backfill_tick(uid: str, version: int, tick: int, build: Builder) -> Move[Tic
         found = _current(tx, uid, version)
         if found is None or _session_at(tx, found, tick) is not None:
             return None
-        return TickResult(tick, TickOutcome.STARTED, _create(tx, found, tick, build).id)
+        return TickResult(tick, TickOutcome.STARTED, _create(tx, found, tick, build, requester.BACKFILL).id)
 
     return Move("schedule.backfill_tick", "outsider", run)
 
@@ -171,11 +179,12 @@ def trigger(uid: str, build: Builder, *, by: str, session_uid: str) -> Move[Sess
                 f"Session {still[0].id} of schedule {found.name} has not ended.",
                 hint="Wait for it, or cancel it. With `--overlap queue` sessions of a schedule wait in line.",
             )
-        return _create(tx, found, tx.now, build, by, session_uid)
+        return _create(tx, found, tx.now, build, requester.TRIGGER, by, session_uid)
 
     return Move("schedule.trigger", "outsider", run)
 
 
+@described
 def promote(uid: str) -> Move[str | None]:
     """Let the next session of a line begin, if all others of the schedule have ended; returns its id."""
 
@@ -193,15 +202,19 @@ def promote(uid: str) -> Move[str | None]:
 
 
 def _create(
-    tx: StoreTransaction, found: Schedule, tick: int, build: Builder, by: str | None = None, uid: str | None = None
-) -> SessionRecord:
+    tx: StoreTransaction, found: Schedule, tick: int, build: Builder, start: str, by: str | None = None,
+    uid: str | None = None,
+) -> SessionRecord:  # fmt: skip
     """Create the session of a tick; with `overlap` queue behind those that have not ended."""
     uid = uid or tick_uid(store_id(tx), found, tick)
     id = session_id(found, tick)
     if tx.one("session.get_by_id", id=id) is not None:  # of another session; its own is known by its tick
         id = f"{id}-{uid[-8:]}"
     in_line = found.overlap == Overlap.QUEUE and bool(before := open_sessions(tx, found.uid, limit=MOST_OPEN))
-    (started,) = session_start.start([build(found, tx.now, tick, id, uid)], by=by or actor(found)).run(tx)
+    new = msgspec.structs.replace(
+        build(found, tx.now, tick, id, uid), schedule_start=requester.schedule_start(tx, found.uid, start)
+    )
+    (started,) = session_start.start([new], by=by or actor(found)).run(tx)
     made = started.session
     if made.uid != uid:
         raise Conflict(f"Another process has just used the id {id}.")

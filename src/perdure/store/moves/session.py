@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,8 +15,17 @@ from perdure.domain.state import NOT_STATE
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode, new_uid
-from perdure.store.move import Log, Move, SessionHead, StoreTransaction, expect_one, holder_move, outsider_move
-from perdure.store.moves import artifact
+from perdure.store.invocation import described
+from perdure.store.move import (
+    Log,
+    Move,
+    SessionHead,
+    StoreTransaction,
+    expect_one,
+    holder_move,
+    outsider_move,
+)
+from perdure.store.moves import artifact, notification
 from perdure.store.moves.artifact import ArtifactClaim
 from perdure.store.row_check import DamagedRow, records
 from perdure.store.topics import TIMERS
@@ -38,6 +47,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Any
     title: str | None = None
     repository: str | None = None
+    repository_id: str | None = None
     owner: str | None = None
     queue: str = "default"
     priority: int = 0
@@ -64,14 +74,17 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str | None = None
     schedule_uid: str | None = None
     scheduled_at: int | None = None
+    repository_policy: dict[str, str] | None = None  # of the commit at which it starts: its text, and the commit
+    schedule_start: dict[str, Any] | None = None  # how its schedule started it (`requester.schedule_start`)
 
 
+@described
 def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
     """Create a session. A known id with the same program and arguments returns that session, else it is a conflict."""
     check_name("The session id", new.id)
     check_name("The program", new.program)
     check_text("The creator of the session", by)
-    for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch", "model"):
+    for field in ("title", "repository", "repository_id", "owner", "queue", "concurrency_key", "branch", "model"):
         check_text(f"The session's {field}", getattr(new, field) or "")
     if PASSWORD.search(new.repository or ""):
         raise ConfigError(
@@ -90,7 +103,7 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         log = Log(tx, SessionHead(*_head_of_new(uid, new.id)), by)
         shown = get(tx, uid).to_dict()
         rows = {"session": {k: v for k, v in shown.items() if k not in NOT_STATE}}
-        log.append("session.created", {"receives": True} if new.receives else None, rows=rows)
+        log.append("session.created", _about(new) or None, rows=rows)
         if columns["status"] == Status.WAITING:
             _wait_until(log, new)
         else:
@@ -107,10 +120,17 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
     return Move("session.create", "outsider", run)
 
 
+def _about(new: NewSession) -> dict[str, Any]:
+    """What the log says of a new session beside its row."""
+    about = {"receives": new.receives, "schedule": new.schedule_start, "repository_policy": new.repository_policy}
+    return {name: value for name, value in about.items() if value}
+
+
 def _columns(new: NewSession, now: int) -> dict[str, Any]:
     """The columns of a new session's row."""
     columns = msgspec.structs.asdict(new)
-    for name in ("claims", "lines", "under_policy", "receives", "not_before", "debounced"):
+    elsewhere = ("claims", "lines", "under_policy", "receives", "not_before", "debounced")
+    for name in (*elsewhere, "repository_policy", "schedule_start"):
         del columns[name]
     columns["policy_at"] = now if new.under_policy else None
     columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
@@ -191,6 +211,8 @@ def finish(log: Log, status: Status, *, result: Any = None, error: Any = None) -
         "session.finished",
         rows={"session": {"status": status, "waiting_since": None, "result": shown, "error": error}},
     )
+    if status is Status.FAILED and get(log.tx, log.uid).parent_uid is None:  # a child's failure is its parent's
+        notification.about_failure(log, error)
 
 
 @holder_move
@@ -328,6 +350,13 @@ def find(tx: StoreTransaction, name: str) -> SessionRecord:
     return SessionRecord.from_row(rows[0])
 
 
+class Before(NamedTuple):
+    """Where a page of sessions begins: after the session of this time and uid."""
+
+    updated_at: int
+    uid: str
+
+
 def page(
     tx: StoreTransaction,
     *,
@@ -335,7 +364,7 @@ def page(
     waiting_for: str | None = None,
     owner: str | None = None,
     repository: str | None = None,
-    before: SessionRecord | None = None,
+    before: SessionRecord | Before | None = None,
     limit: int = 100,
     archived: int = WITH_ARCHIVED,
     damaged: list[DamagedRow] | None = None,

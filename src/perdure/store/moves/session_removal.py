@@ -15,7 +15,6 @@ from __future__ import annotations
 import msgspec
 
 from perdure.domain.fact import private_scope
-from perdure.domain.permission import permission_scope
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_text
@@ -25,6 +24,7 @@ from perdure.store.moves import doubt, session
 DELETIONS = (  # of rows before those that they refer to
     *("removal.vote", "removal.attempt", "removal.approval", "removal.effect", "removal.inbox", "removal.wait"),
     *("removal.step", "removal.task", "removal.decision", "removal.checkpoint", "removal.artifact"),
+    "removal.notification",
 )
 
 
@@ -52,8 +52,7 @@ def remove(log: Log, *, because: str) -> None:
     log.tx.run("session.remove", uid=log.uid, status=status, now=log.tx.now)
     for statement in DELETIONS:
         log.tx.run(statement, uid=log.uid)
-    for scope in (private_scope(log.uid), permission_scope(log.uid)):
-        log.tx.run("removal.fact", scope=scope)
+    log.tx.run("removal.fact", scope=private_scope(log.uid))
     log.tx.run("removal.shared_fact", uid=log.uid)
     log.tx.run("removal.event", uid=log.uid)
     body = {"because": because, "events": forgotten.events, "effects": forgotten.effects}

@@ -111,7 +111,7 @@ def _repeated_by_itself(tx: StoreTransaction, now: SessionRecord) -> list[int] |
     if not has_retry_left(now, now.error):
         return None
     try:
-        return to_repeat(tx, now)
+        return to_repeat(tx, now, now.error)
     except IllegalMove:
         return None
 
@@ -139,7 +139,7 @@ def check(tx: StoreTransaction, now: SessionRecord, *, with_parent: bool = False
             hint=f"Retry the parent: `perdure retry {parent.id}`.",
         )
     check_move("session", MOVES, Status.FAILED, Status.READY)
-    return to_repeat(tx, now)
+    return to_repeat(tx, now, now.error)
 
 
 def _instead(now: SessionRecord) -> str:
@@ -148,9 +148,9 @@ def _instead(now: SessionRecord) -> str:
     return f"`perdure resume {now.id}` continues it."
 
 
-def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
-    """The numbers of the events whose records a retry repeats; refused if what ended the session must stay."""
-    failure = now.error if isinstance(now.error, dict) else {}
+def to_repeat(tx: StoreTransaction, now: SessionRecord, error: Any) -> list[int]:
+    """The numbers of the events whose records a retry repeats after an error; refused if what raised it must stay."""
+    failure = error if isinstance(error, dict) else {}
     if failure.get("code") == ProgramChanged.code:
         raise _refusal(now, "its program has changed and does not fit its records")
     cause: Mapping[str, Any] = failure.get("cause") or {}

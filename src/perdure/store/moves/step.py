@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from perdure.domain.lease import Holder
@@ -11,7 +9,8 @@ from perdure.domain.step import Step
 from perdure.errors import ConfigError, Conflict
 from perdure.ids import check_text, digest
 from perdure.store.hot_move import GuardedWrite, guarded_write
-from perdure.store.move import Log, Move, StoreTransaction, hold, holder_move
+from perdure.store.invocation import described
+from perdure.store.move import Log, Move, StoreTransaction, hold
 
 HOT_PARTS = ("session.advance_run", "event.insert", "step.insert_held")
 
@@ -29,6 +28,7 @@ class NewStep(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
+@described
 def record(holder: Holder, step: NewStep) -> Move[int]:
     """Record a step's result, once; return the number of its event."""
     shown = _log_body(step)
@@ -47,10 +47,8 @@ def record(holder: Holder, step: NewStep) -> Move[int]:
     return Move("step.record", "holder", run, hot)
 
 
-@holder_move
-def record_with(log: Log, step: NewStep, make: Callable[[Log], str]) -> str:
-    """Make other changes and record them as a step, in one transaction; returns its result as JSON text."""
-    result = make(log)
+def record_result(log: Log, step: NewStep, result: str) -> str:
+    """Record a step in the transaction of the changes that it made; returns its result, which is JSON text."""
     made = msgspec.structs.replace(step, result=result)
     _write(log, made, _log_body(made))
     return result

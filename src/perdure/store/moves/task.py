@@ -100,3 +100,9 @@ def get(tx: StoreTransaction, uid: str, id: str) -> Task:
 def of_session(tx: StoreTransaction, uid: str, *, limit: int = 10_000) -> list[Task]:
     """A session's plan; the tree is by `parent_id`, siblings are in order."""
     return [Task.from_row(row) for row in tx.all("task.of_session", uid=uid, limit=limit)]
+
+
+def active(tx: StoreTransaction, uid: str) -> str | None:
+    """The id of the task that a session works at."""
+    row = tx.one("task.active", uid=uid)
+    return None if row is None else str(row[0])

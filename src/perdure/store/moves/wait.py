@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from perdure.domain.caller import Place
 from perdure.domain.record import same_json
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
-from perdure.store.moves import session
-from perdure.store.row_check import records
+from perdure.store.moves import notification, session
+from perdure.store.row_check import damaged_row, readable, records
 from perdure.store.topics import APPROVALS, TIMERS
 
 MANY = 1_000_000
@@ -44,6 +45,7 @@ def open_(
     wait = get(log.tx, log.uid, id)
     if fresh:
         log.append("wait.opened", rows={"wait": [wait.to_dict()]})
+        notification.about_wait(log, wait)
         if due_at is not None:
             log.tx.wake_service(APPROVALS if kind == WaitKind.APPROVAL else TIMERS)
     elif (wait.kind, wait.ref) != (kind, ref):
@@ -133,13 +135,15 @@ def get(tx: StoreTransaction, uid: str, id: str) -> Wait:
     return Wait.from_row(row)
 
 
-def find(tx: StoreTransaction, id: str) -> Wait:
-    """One wait by its id alone."""
+def find(tx: StoreTransaction, id: str, uid: str | None = None) -> Wait:
+    """One wait by its id, of one session or of any."""
+    if uid is not None:
+        return get(tx, uid, id)
     rows = tx.all("wait.by_id", id=id, limit=2)
     if not rows:
         raise NotFound(f"There is no wait {id}.")
     if len(rows) > 1:
-        raise Conflict(f"Several sessions have a wait {id}.")
+        raise Conflict(f"Several sessions have a wait {id}.", hint="Name its session.")
     return Wait.from_row(rows[0])
 
 
@@ -151,6 +155,11 @@ def for_ref(tx: StoreTransaction, ref: str) -> list[Wait]:
 def ended_children(tx: StoreTransaction, *, limit: int = 1000) -> list[str]:
     """The uids of sessions that have ended while their parents wait for them."""
     return [row[0] for row in tx.all("wait.ended_children", limit=limit)]
+
+
+def branches(tx: StoreTransaction, uid: str, *, limit: int) -> list[str]:
+    """The branches of a session, which may wait for its effects."""
+    return [row[0] for row in tx.all("session.branches", uid=uid, limit=limit)]
 
 
 def has_branches(tx: StoreTransaction, uid: str) -> bool:
@@ -198,6 +207,35 @@ def of_kind(tx: StoreTransaction, uid: str, kind: WaitKind) -> list[Wait]:
 def open_waits(tx: StoreTransaction, *, kind: str | None = None, limit: int = 100) -> list[Wait]:
     """Open waits of all sessions, the longest wait first. A damaged row does not hide the others."""
     return records(tx, "wait", [], "wait.open", kind=kind, limit=limit)
+
+
+class WaitKey(NamedTuple):
+    """The place of an open wait among all, the longest wait first."""
+
+    since: int = -1
+    session_uid: str = ""
+    id: str = ""
+
+
+class PlacedWait(NamedTuple):
+    """A wait with the place of its session; None for a damaged row."""
+
+    key: WaitKey
+    wait: Wait | None
+    place: Place
+
+
+def for_a_person(tx: StoreTransaction, after: WaitKey, *, limit: int) -> list[PlacedWait]:
+    """Open waits of all sessions that need a person, the longest wait first, after one of them."""
+    names = Wait.columns()
+    found = []
+    for row in readable(tx, "wait.for_a_person", since=after.since, uid=after.session_uid, id=after.id, limit=limit):
+        columns = row[: len(names)]
+        given = dict(zip(names, columns, strict=True))
+        key = WaitKey(given["since"], str(given["session_uid"]), str(given["id"]))
+        one = None if damaged_row("wait", columns) is not None else Wait.from_row(columns)
+        found.append(PlacedWait(key, one, Place(*row[len(names) :])))
+    return found
 
 
 def for_settled_effects(tx: StoreTransaction, *, limit: int = 1000) -> list[Wait]:

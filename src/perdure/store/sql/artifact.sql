@@ -17,6 +17,19 @@ select distinct digest from artifact where digest > :after order by digest limit
 select {columns:artifact} from artifact where (cast(:uid as text) is null or session_uid = :uid)
 order by created_at desc, digest, session_uid limit :limit;
 
+-- name: artifact.page
+-- Claims on artifacts, the newest first, after one of them; with the queue and the repository of their sessions.
+select {columns:artifact}, (select queue from session where session.uid = artifact.session_uid),
+    (select repository_id from session where session.uid = artifact.session_uid)
+from artifact
+where created_at <= :created_at and (created_at < :created_at or (digest, session_uid) > (:digest, :session_uid))
+    and (cast(:uid as text) is null or session_uid = :uid)
+order by created_at desc, digest, session_uid limit :limit;
+
 -- name: artifact.by_prefix
 -- Digests that begin with a prefix.
 select distinct digest from artifact where digest >= :prefix and digest < :beyond order by digest limit :limit;
+
+-- name: artifact.claims
+-- The claims of sessions on one artifact.
+select {columns:artifact} from artifact where digest = :digest order by session_uid limit :limit;

@@ -1,14 +1,24 @@
 -- name: attempt.insert
--- Insert an attempt.
+-- Insert an attempt. Without the fence of the active policy there is no version to write, and the move is refused.
 insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at,
-    outcome, error, ended_at, settled_at, ended_boot)
+    outcome, error, ended_at, settled_at, ended_boot, rule, policy_version)
 values (:uid, :effect_id, :number, :worker, :epoch, :process, :sandbox, :now, :deadline_at, :outcome, :error,
-    :ended_at, :settled_at, :ended_boot);
+    :ended_at, :settled_at, :ended_boot, :rule,
+    (select cast(version as text) from policy_fence where one = 1 and fence = :fence));
+
+-- name: attempt.keep
+-- Insert an attempt that is over, or that may have been made, with the policy of that time: it cannot be refused now.
+insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at,
+    outcome, error, ended_at, settled_at, ended_boot, rule, policy_version)
+values (:uid, :effect_id, :number, :worker, :epoch, :process, :sandbox, :now, :deadline_at, :outcome, :error,
+    :ended_at, :settled_at, :ended_boot, :rule, :policy_version);
 
 -- name: attempt.begin
--- Insert the first attempt of an effect.
-insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at)
-values (:session_uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_at);
+-- Insert the first attempt of an effect. Without the fence of the active policy the move is refused.
+insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at, rule,
+    policy_version)
+values (:session_uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_at, :rule,
+    (select cast(version as text) from policy_fence where one = 1 and fence = :fence));
 
 -- name: attempt.acknowledge
 -- Acknowledge the first attempt, by the holder that dispatched it.

@@ -2,22 +2,22 @@
 -- Plan an effect.
 insert into effect (
     session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
-    state, reference, result, artifact, error, approval_id, policy_version, rule, supersedes, planned_at, settled_at,
-    number, settled_number, leases, inflight, key_ttl, retry
+    state, reference, result, artifact, error, approval_id, policy_version, rule, exemption_id, supersedes,
+    planned_at, settled_at, number, settled_number, leases, inflight, key_ttl, retry, reach
 ) values (
     :session_uid, :id, :task_id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest,
-    :idempotency_key, :state, :reference, :result, :artifact, :error, :approval_id, :policy_version, :rule, :supersedes,
-    :now, :settled_at, :number, :settled_number, :leases, :inflight, :key_ttl, :retry
+    :idempotency_key, :state, :reference, :result, :artifact, :error, :approval_id, :policy_version, :rule, :exemption_id,
+    :supersedes, :now, :settled_at, :number, :settled_number, :leases, :inflight, :key_ttl, :retry, :reach
 );
 
 -- name: effect.begin
 -- Plan an effect that is dispatched in the same statement, without approval, leases or predecessor.
 insert into effect (
-    session_uid, id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key, state, rule,
-    planned_at, number, inflight, key_ttl, retry
+    session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
+    state, policy_version, rule, planned_at, number, inflight, key_ttl, retry, reach
 ) values (
-    :session_uid, :id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest, :idempotency_key,
-    'dispatched', :rule, :at, :number, :inflight, :key_ttl, :retry
+    :session_uid, :id, :task_id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest,
+    :idempotency_key, 'dispatched', :policy_version, :rule, :at, :number, :inflight, :key_ttl, :retry, :reach
 );
 
 -- name: effect.dispatch_held@postgres
@@ -28,6 +28,7 @@ with held as (
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
         and session.chain = :was_chain
         and (select cast(value as bigint) from meta where key = 'compatible_from') <= :known
+        and (select fence from policy_fence where one = 1) = :fence
         and {same_server}
     returning uid
 ), logged as (
@@ -35,15 +36,18 @@ with held as (
     select uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain from held
 ), planned as (
     insert into effect (
-        session_uid, id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key, state,
-        rule, planned_at, number, inflight, key_ttl, retry
+        session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
+        state, policy_version, rule, planned_at, number, inflight, key_ttl, retry, reach
     )
-    select uid, :id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest, :idempotency_key,
-        'dispatched', :rule, :at, :number, :inflight, :key_ttl, :retry
+    select uid, :id, cast(:task_id as text), :position, :generation, :tool, :replay, :targets, :intent, :intent_digest,
+        :idempotency_key, 'dispatched', :policy_version, :rule, :at, :number, :inflight, :key_ttl, :retry, :reach
     from held
 )
-insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at)
-select uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_at from held
+insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at, rule,
+    policy_version)
+select uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_at, :rule,
+    (select cast(version as text) from policy_fence where one = 1 and fence = :fence)
+from held
 returning {durability};
 
 -- name: effect.acknowledge
@@ -82,7 +86,7 @@ returning {durability};
 -- name: effect.dispatch
 -- Dispatch an effect; an earlier doubt or verdict no longer counts.
 update effect set state = 'dispatched', doubted_at = null, doubt = null, verdict = null, verdict_by = null,
-    verdict_because = null
+    verdict_because = null, policy_version = :policy_version, rule = :rule, exemption_id = :exemption_id
 where session_uid = :uid and id = :id;
 
 -- name: effect.settle
@@ -148,18 +152,45 @@ update effect set undo_requested_at = null where session_uid = :uid and id = :id
 -- The undos of an effect, acknowledged or not, in order.
 select {columns:effect} from effect where session_uid = :uid and position = :position order by generation limit :limit;
 
+-- name: effect.judge
+-- Record which rule of which policy refuses a planned effect.
+update effect set rule = :rule, policy_version = :policy_version where session_uid = :uid and id = :id;
+
 -- name: effect.presume
 -- Mark an effect as possibly dispatched in the time that a restore lost.
 update effect set restore_epoch = :epoch where session_uid = :uid and id = :id;
 
 -- name: effect.list
--- Effects by an operator's filters, the newest first.
-select {columns:effect} from effect
+-- Effects by an operator's filters, the newest first. `target`: one target begins with this and is below `beyond`.
+select {columns:effect}, (select queue from session where session.uid = effect.session_uid),
+    (select repository_id from session where session.uid = effect.session_uid)
+from effect
 where (cast(:uid as text) is null or session_uid = :uid)
     and (cast(:state as text) is null or state = :state)
     and (cast(:tool as text) is null or tool = :tool)
+    and (cast(:reach as text) is null or reach = :reach)
     and (cast(:in_doubt as text) is null or (doubted_at is not null and state = 'dispatched'))
-    and planned_at >= :since
-    and (planned_at < :before or (planned_at = :before and id < :before_id))
+    and (cast(:target as text) is null or exists (
+        select 1 from effect_target
+        where effect_target.session_uid = effect.session_uid and effect_id = effect.id
+            and target >= :target and target < :beyond
+    ))
+    and planned_at >= :since and planned_at <= :before
+    and (planned_at < :before or id < :before_id)
 order by planned_at desc, id desc limit :limit;
 
+-- name: effect.of_target
+-- Effects with exactly one target, by the same filters, the newest first.
+select {columns:effect}, (select queue from session where session.uid = effect.session_uid),
+    (select repository_id from session where session.uid = effect.session_uid)
+from effect
+where (session_uid, id) in (
+        select session_uid, effect_id from effect_target
+        where target = :target and at >= :since and at <= :before and (at < :before or effect_id < :before_id)
+    )
+    and (cast(:uid as text) is null or session_uid = :uid)
+    and (cast(:state as text) is null or state = :state)
+    and (cast(:tool as text) is null or tool = :tool)
+    and (cast(:reach as text) is null or reach = :reach)
+    and (cast(:in_doubt as text) is null or (doubted_at is not null and state = 'dispatched'))
+order by planned_at desc, id desc limit :limit;

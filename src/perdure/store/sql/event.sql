@@ -51,6 +51,16 @@ order by number desc limit 1;
 select {columns:event} from event where session_uid = :uid and kind = :kind and number <= :through
 order by number limit :limit;
 
+-- name: event.notes
+-- The notes of a session, among them those of its imports, in order.
+select {columns:event} from event where session_uid = :uid and kind = 'note' order by number limit :limit;
+
+-- name: event.recoveries
+-- What recovery found out about one effect, with the answers of its probe; the newest first.
+select {columns:event} from event {index:event_of_recovery}
+where session_uid = :uid and effect_id = :effect_id and kind = 'effect.recovered'
+order by number desc limit :limit;
+
 -- name: event.erase
 -- Erase the body of an event; its digest and the chain stay. A retry names only numbers, and without them a run would
 -- not know which records it has replaced.

@@ -30,3 +30,14 @@ select {columns:fact} from fact where scope in (:everywhere, :scope) order by sc
 -- Facts of a scope, or all.
 select {columns:fact} from fact where (cast(:scope as text) is null or scope = :scope)
 order by scope, key limit :limit;
+
+-- name: fact.page
+-- Facts of a scope or all, after one of them; with the queue and the repository of the session, if the scope is one.
+select {columns:fact},
+    (select queue from session
+        where session.uid = case when substr(fact.scope, 1, 8) = 'session:' then substr(fact.scope, 9) end),
+    (select repository_id from session
+        where session.uid = case when substr(fact.scope, 1, 8) = 'session:' then substr(fact.scope, 9) end)
+from fact
+where (scope, key) > (:scope, :key) and (cast(:only as text) is null or scope = :only)
+order by scope, key limit :limit;

@@ -12,7 +12,7 @@ select {columns:inbox} from inbox where session_uid = :uid and id = :id;
 select coalesce(max(sequence), 0) from inbox where session_uid = :uid;
 
 -- name: inbox.unread
--- Messages that have not joined the transcript, in order.
+-- MessageBus that have not joined the transcript, in order.
 select {columns:inbox} from inbox where session_uid = :uid and promoted_as is null
     and (cast(:mode as text) is null or mode = :mode)
 order by sequence limit :limit;
@@ -20,3 +20,7 @@ order by sequence limit :limit;
 -- name: inbox.promote
 -- Note the event that the message became.
 update inbox set promoted_as = :number where session_uid = :uid and id = :id and promoted_as is null;
+
+-- name: inbox.promoted
+-- The messages that joined the transcript.
+select id from inbox where session_uid = :uid and promoted_as is not null limit :limit;

@@ -67,3 +67,7 @@ select perdure_same_server({same_server});
 -- name: meta.durability@postgres
 -- Whether the commit that follows waits for standbys, and for which.
 select {durability};
+
+-- name: meta.session_user@postgres
+-- The role that is logged in, which is who acts.
+select cast(session_user as text);

@@ -56,7 +56,7 @@ delete from checkpoint where session_uid = :uid;
 delete from artifact where session_uid = :uid;
 
 -- name: removal.fact
--- Forget its private facts, or its permissions.
+-- Forget its private facts.
 delete from fact where scope = :scope;
 
 -- name: removal.shared_fact
@@ -66,3 +66,7 @@ update fact set session_uid = null where session_uid = :uid;
 -- name: removal.event
 -- Erase what its events say; their digests and the chain stay.
 update event set body = null, salt = null where session_uid = :uid and body is not null;
+
+-- name: removal.notification
+-- Forget what people were told about it.
+delete from notification where session_uid = :uid;

@@ -4,13 +4,13 @@ insert into session (
     uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
     cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, restart_arguments,
     crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version, policy_at, model, max_retries,
-    deadline_at, pinned_at, code_version, workspace, schedule_uid, scheduled_at, turn
+    deadline_at, pinned_at, code_version, workspace, schedule_uid, scheduled_at, repository_id, turn
 ) values (
     :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, :status,
     :waiting_since,
     0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, :restart_number, :restart_arguments,
     0, 0, 0, 0, :now, :now, 1, :policy_at, :model, :max_retries, :deadline_at, :pinned_at, :code_version, :workspace,
-    :schedule_uid, :scheduled_at,
+    :schedule_uid, :scheduled_at, :repository_id,
     {greatest}(
         coalesce((
             select min(turn) from session
@@ -165,7 +165,7 @@ update session set arguments = :arguments, version = :version where uid = :uid;
 -- name: session.remove
 -- Turn a session into a tombstone: its content is forgotten, and its id stays.
 update session set status = :status, waiting_since = null, arguments = '{}', result = null, error = null, title = null,
-    repository = null, owner = null, concurrency_key = null, restart_arguments = null, model = null, archived_at = null,
+    repository = null, repository_id = null, owner = null, concurrency_key = null, restart_arguments = null, model = null, archived_at = null,
     cancel_requested_at = null, pause_requested_at = null, interrupt_requested_at = null, removed_at = :now
 where uid = :uid;
 
@@ -255,6 +255,17 @@ where status = 'failed' and archived_at is null and removed_at is null and paren
     and (cast(:owner as text) is null or owner = :owner)
     and updated_at >= :since and uid > :after
 order by uid limit :limit;
+
+-- name: session.failed_page
+-- The same, the most recently changed first, after one of them.
+select {columns:session} from session
+where status = 'failed' and archived_at is null and removed_at is null and parent_uid is null and sealed_at is null
+    and (cast(:queue as text) is null or queue = :queue)
+    and (cast(:program as text) is null or program = :program)
+    and (cast(:owner as text) is null or owner = :owner)
+    and updated_at >= :since
+    and updated_at <= :updated_at and (updated_at < :updated_at or uid > :uid)
+order by updated_at desc, uid limit :limit;
 
 -- name: session.children
 -- The children of a session that have not ended.

@@ -19,6 +19,11 @@ select {columns:task} from task where session_uid = :uid and id = :id;
 select {columns:task} from task where session_uid = :uid
 order by priority desc, created_at, id limit :limit;
 
+-- name: task.active
+-- The task that a session works at: of several, the first of its plan.
+select id from task where session_uid = :uid and state = 'active'
+order by priority desc, created_at, id limit 1;
+
 -- name: task.unfinished_below
 -- Tasks directly below one that are not finished.
 select id from task where session_uid = :uid and parent_id = :id and state in ('open', 'active', 'blocked')

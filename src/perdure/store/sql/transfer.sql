@@ -60,7 +60,7 @@ values (
     :cancel_requested_at, :pause_requested_at, :sealed_at, :tokens_in, :tokens_out, :cost_micros, :created_at,
     :updated_at, :version, :policy_at, :interrupt_requested_at, :model, :archived_at, :retries,
     :removed_at, :turn, :max_retries, :deadline_at, :code_version, :pinned_at, :workspace, :suspected_at, :lease_alone,
-    :slot_since, :schedule_uid, :scheduled_at
+    :slot_since, :schedule_uid, :scheduled_at, :repository_id
 ) on conflict do nothing;
 
 -- name: transfer.update_session
@@ -77,12 +77,13 @@ update session set arguments = :arguments, result = :result, error = :error, tit
     retries = :retries, removed_at = :removed_at, turn = :turn, max_retries = :max_retries,
     deadline_at = :deadline_at, code_version = :code_version, pinned_at = :pinned_at, workspace = :workspace,
     suspected_at = :suspected_at, lease_alone = :lease_alone, slot_since = :slot_since, schedule_uid = :schedule_uid,
-    scheduled_at = :scheduled_at
+    scheduled_at = :scheduled_at, repository_id = :repository_id
 where uid = :uid;
 
 -- name: transfer.set_folder
 -- Give a session that was imported without a folder the folder that it works in.
-update session set repository = :repository where uid = :uid and repository is null;
+update session set repository = :repository, repository_id = coalesce(cast(:repository_id as text), repository_id)
+where uid = :uid and repository is null;
 
 -- name: transfer.unseal
 -- Unseal a session.
@@ -146,10 +147,10 @@ on conflict (scope, key) do update set value = excluded.value, version = exclude
 -- An effect as it was planned; its state follows.
 insert into effect (
     session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
-    state, supersedes, planned_at, number, leases, inflight, key_ttl, retry
+    state, supersedes, planned_at, number, leases, inflight, key_ttl, retry, reach
 ) values (
     :session_uid, :id, :task_id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest,
-    :idempotency_key, 'planned', :supersedes, :planned_at, :number, :leases, :inflight, :key_ttl, :retry
+    :idempotency_key, 'planned', :supersedes, :planned_at, :number, :leases, :inflight, :key_ttl, :retry, :reach
 ) on conflict (session_uid, id) do nothing;
 
 -- name: transfer.step_effect
@@ -171,27 +172,34 @@ where session_uid = :session_uid and id = :id;
 insert into attempt ({columns:attempt})
 values (
     :session_uid, :effect_id, :number, :worker, :epoch, :process, :sandbox, :dispatched_at, :deadline_at, :outcome,
-    :error, :usage, :ended_at, :settled_at, :ended_boot, :heartbeat_at, :progress
+    :error, :usage, :ended_at, :settled_at, :ended_boot, :heartbeat_at, :progress, :policy_version, :rule
 )
 on conflict (session_uid, effect_id, number) do update set outcome = excluded.outcome, error = excluded.error,
     usage = excluded.usage, ended_at = excluded.ended_at, settled_at = excluded.settled_at,
     ended_boot = excluded.ended_boot;
 
 -- name: transfer.write_approval
--- An approval, or what was decided since.
+-- An approval; one that was approved is written undecided, until its votes are there.
 insert into approval ({columns:approval})
 values (
     :session_uid, :id, :effect_id, :gate, :intent_digest, :requester, :requester_may_decide, :quorum, :expires_at,
-    :decision, :asked_at, :decided_at, :consumed_by
+    :decision, :asked_at, :decided_at, :consumed_by, :conditions, :requested_by, :escalate_at, :escalated_at,
+    :withdrawn_at, :withdrawn_by, :withdrawn_because
 )
-on conflict (session_uid, id) do update set decision = excluded.decision, decided_at = excluded.decided_at,
-    consumed_by = excluded.consumed_by;
+on conflict (session_uid, id) do nothing;
+
+-- name: transfer.update_approval
+-- What was decided about it.
+update approval set decision = :decision, decided_at = :decided_at, consumed_by = :consumed_by,
+    escalated_at = :escalated_at, withdrawn_at = :withdrawn_at, withdrawn_by = :withdrawn_by,
+    withdrawn_because = :withdrawn_because
+where session_uid = :session_uid and id = :id;
 
 -- name: transfer.write_vote
 -- One vote.
 insert into vote ({columns:vote})
-values (:session_uid, :approval_id, :voter, :decision, :rationale, :at)
-on conflict (session_uid, approval_id, voter) do nothing;
+values (:session_uid, :approval_id, :voter, :decision, :rationale, :at, :identity, :principal_uid)
+on conflict do nothing;
 
 -- name: transfer.write_artifact
 -- A session's claim on bytes that are durable already.

@@ -1,8 +1,7 @@
 -- name: vote.insert
--- Insert a vote, once per person.
-insert into vote (session_uid, approval_id, voter, decision, rationale, at)
-values (:uid, :approval_id, :voter, :decision, :rationale, :now)
-on conflict (session_uid, approval_id, voter) do nothing;
+-- Insert a vote.
+insert into vote (session_uid, approval_id, voter, decision, rationale, at, identity, principal_uid)
+values (:uid, :approval_id, :voter, :decision, :rationale, :now, :identity, :principal_uid);
 
 -- name: vote.of_approval
 -- Votes on an approval.

@@ -49,6 +49,28 @@ select {columns:wait} from wait where session_uid = :uid and kind = :kind order 
 select {columns:wait} from wait where resolved_at is null and (cast(:kind as text) is null or kind = :kind)
 order by since, session_uid, id limit :limit;
 
+-- name: wait.page
+-- Open waits of all sessions, the longest wait first, after one of them; with the queue and the repository of their
+-- sessions.
+select {columns:wait}, (select queue from session where session.uid = wait.session_uid),
+    (select repository_id from session where session.uid = wait.session_uid)
+from wait
+where resolved_at is null and (cast(:kind as text) is null or kind = :kind)
+    and (since, session_uid, id) > (:since, :session_uid, :id)
+order by since, session_uid, id limit :limit;
+
+-- name: wait.for_a_person
+-- Open waits that keep work from continuing until a person acts (`domain.wait.needs_person`), the longest wait first,
+-- after one of them; with the queue and the repository of their sessions, which are not sealed.
+select {columns:wait}, (select queue from session where session.uid = wait.session_uid),
+    (select repository_id from session where session.uid = wait.session_uid)
+from wait
+where kind in ({for_a_person}) and resolved_at is null and not (kind = 'input' and ref is null and detail is null)
+    and (since, session_uid, id) > (:since, :uid, :id) and exists (
+        select 1 from session where session.uid = wait.session_uid and session.sealed_at is null
+    )
+order by since, session_uid, id limit :limit;
+
 -- name: wait.first_due
 -- The waits that are due first, without approvals, and the first deadlines, of sessions that are not sealed; only their
 -- keys, so that a damaged value cannot break the query.

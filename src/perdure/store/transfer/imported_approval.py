@@ -34,8 +34,11 @@ class VoidedVotes(msgspec.Struct):
         self.rows.setdefault(table, []).append(row)
 
 
-def void_approvals(tx: StoreTransaction, stored: StoredSession) -> VoidedVotes:
-    """Remove votes of other stores on effects that are not settled; changes `stored`."""
+def void_approvals(tx: StoreTransaction, stored: StoredSession, *, keep: bool = False) -> VoidedVotes:
+    """Remove votes of other stores on effects that are not settled; changes `stored`.
+
+    With `keep` they count, except to a quorum above 1: that counts principals of this store.
+    """
     void, tables = VoidedVotes(), stored.tables
     states = {one["id"]: one["state"] for one in tables["effect"] if one["state"] not in SETTLED}
     current = {one["approval_id"] for one in tables["effect"]}  # an effect may have several approvals
@@ -46,6 +49,9 @@ def void_approvals(tx: StoreTransaction, stored: StoredSession) -> VoidedVotes:
             Vote.from_row(row) for row in tx.all("vote.of_approval", uid=stored.uid, approval_id=one["id"], limit=MANY)
         ]
         own = {vote.voter: vote.decision for vote in votes}
+        if keep and one["quorum"] == 1:
+            _anonymise(tables["vote"], one["id"])
+            continue
         cast = [vote["voter"] for vote in tables["vote"] if vote["approval_id"] == one["id"]]
         if here is not None and here.decision is not None:
             _decide_again(tx, void, stored, one, here, own)
@@ -57,6 +63,13 @@ def void_approvals(tx: StoreTransaction, stored: StoredSession) -> VoidedVotes:
     tables["approval"] = [one for one in tables["approval"] if "forgotten" not in one]
     tables["wait"] = [one for one in tables["wait"] if "forgotten" not in one]
     return void
+
+
+def _anonymise(votes: list[Columns], approval: str) -> None:
+    """The identities of another store mean nothing here: its `os:1000` may be another person."""
+    for one in votes:
+        if one["approval_id"] == approval:
+            one |= {"identity": None, "principal_uid": None}
 
 
 def _decide_again(

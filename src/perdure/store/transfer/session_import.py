@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from perdure.domain import effect as effect_domain
 from perdure.domain import session as session_domain
+from perdure.domain.approval import ApprovalDecision
 from perdure.domain.effect import EffectState
 from perdure.domain.event import genesis
 from perdure.domain.fact import private_scope
@@ -30,41 +29,16 @@ from perdure.store.move import Log, Move, SessionHead, StoreTransaction, enter
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session, wait
 from perdure.store.topics import TIMERS
+from perdure.store.transfer.arrival import ImportResult, SessionImport, check_may_keep_owner
 from perdure.store.transfer.imported_approval import VoidedVotes, void_approvals
 from perdure.store.transfer.session_export import MANY, TABLES, Columns, StoredSession
 
 BATCH = 500
 # What is true of a session only in the store that it came from. Its log says the first part; sealed history keeps that.
-RECORDED: Columns = dict.fromkeys(("code_version", "pinned_at", "schedule_uid", "scheduled_at"))
+RECORDED: Columns = dict.fromkeys(("code_version", "pinned_at", "schedule_uid", "scheduled_at", "repository_id"))
 UNRECORDED: Columns = {"turn": 0, "workspace": None, "suspected_at": None, "lease_alone": None}
+UNDECIDED: Columns = dict.fromkeys(("decision", "decided_at", "consumed_by", "withdrawn_at"))
 LOCAL: Columns = RECORDED | UNRECORDED
-
-
-class SessionImport(msgspec.Struct, frozen=True, kw_only=True):
-    """The lineage to import, oldest first. With `copy_uid` all of it is history, and a branch begins at its end."""
-
-    line: list[StoredSession]
-    source: str
-    copy_uid: str | None = None
-    exported_at: int | None = None  # when the copy's uid was made: it may have run here before a restore lost it
-    id: str | None = None
-    take_back: bool = False
-    reduced: Mapping[str, Any] = {}  # decoded columns of the last session, without the permissions that were dropped
-    keep_approvals: bool = False
-    signed_by: Mapping[str, str | None] = {}  # the key that signed the bundle, and the name by which it was known
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """The origin, as the log records it."""
-        return {"from": self.source} | ({"signed_by": self.signed_by} if self.signed_by else {})
-
-
-class ImportResult(msgspec.Struct, frozen=True):
-    """The session that continues here, and whether anything changed."""
-
-    session: SessionRecord
-    changed: bool
-    voided: tuple[str, ...] = ()  # approvals whose votes do not count here
 
 
 def import_sessions(request: SessionImport, *, by: str) -> Move[ImportResult]:
@@ -75,6 +49,7 @@ def import_sessions(request: SessionImport, *, by: str) -> Move[ImportResult]:
 
     def run(tx: StoreTransaction) -> ImportResult:
         _check_kinds(tx, request)
+        check_may_keep_owner(tx, request)
         if request.copy_uid is None:
             for one in request.line[:-1]:
                 _keep_history(tx, one, request)
@@ -86,7 +61,7 @@ def import_sessions(request: SessionImport, *, by: str) -> Move[ImportResult]:
     return Move("session_import.import_sessions", "outsider", run)
 
 
-def set_folder(uids: Sequence[str], folder: str, *, by: str) -> Move[ImportResult]:
+def set_folder(uids: Sequence[str], folder: str, place: Mapping[str, Any], *, by: str) -> Move[ImportResult]:
     """Give imported sessions without a folder one; the first continues here, the others are its history.
 
     Sealed history gets no event: its log is closed.
@@ -94,13 +69,15 @@ def set_folder(uids: Sequence[str], folder: str, *, by: str) -> Move[ImportResul
 
     def run(tx: StoreTransaction) -> ImportResult:
         found = session.get(tx, uids[0])
-        changed = bool(tx.run("transfer.set_folder", uid=found.uid, repository=folder))
+        known = place.get("repository_id")
+        changed = bool(tx.run("transfer.set_folder", uid=found.uid, repository=folder, repository_id=known))
         if changed and found.sealed_at is None:
             log = enter(tx, found.uid, by)
-            log.append("note", {"folder": folder}, rows={"session": {"repository": folder}})
+            said = {"folder": folder} | {name: one for name, one in place.items() if one and name != "repository_id"}
+            log.append("note", said, rows={"session": {"repository": folder, "repository_id": known}})
             log.close()
         for uid in uids[1:]:
-            tx.run("transfer.set_folder", uid=uid, repository=folder)
+            tx.run("transfer.set_folder", uid=uid, repository=folder, repository_id=None)
         return ImportResult(session.get(tx, found.uid), changed)
 
     return Move("session_import.set_folder", "outsider", run)
@@ -139,7 +116,7 @@ def _keep_history(tx: StoreTransaction, stored: StoredSession, request: SessionI
     sealed_at = stored.session["sealed_at"] or tx.now
     if head is not None and head.cursor >= len(stored.events):
         return VoidedVotes()
-    void = VoidedVotes() if request.keep_approvals else void_approvals(tx, stored)
+    void = void_approvals(tx, stored, keep=request.keep_approvals)
     if head is None:
         if not _insert(tx, stored, id=f"{stored.session['id'][:180]}.{stored.uid[-8:]}", sealed_at=sealed_at):
             return _keep_history(tx, stored, request)
@@ -151,19 +128,22 @@ def _keep_history(tx: StoreTransaction, stored: StoredSession, request: SessionI
 
 def _import_live(tx: StoreTransaction, stored: StoredSession, request: SessionImport, by: str) -> ImportResult:
     head, changed, void = _lock_existing(tx, stored), dict(request.reduced), VoidedVotes()
-    if not request.keep_approvals and (head is None or head.cursor < len(stored.events)):
-        void = void_approvals(tx, stored)
+    if head is None or head.cursor < len(stored.events):
+        void = void_approvals(tx, stored, keep=request.keep_approvals)
     if head is None:
         id = _check_id_is_free(tx, request.id or stored.session["id"], stored.uid)
-        if not _insert(tx, stored, id=id, sealed_at=None):
+        own = {"repository_id": request.repository_id, "owner": request.owner_of(tx, stored, by)}
+        if not _insert(tx, stored, id=id, sealed_at=None, own=own):
             return _import_live(tx, stored, request, by)
-        changed |= RECORDED
+        changed |= RECORDED | own
     elif head.cursor < len(stored.events):
         _refuse_live(head)
-        own = session.get(tx, stored.uid)  # its permissions were granted here
-        changed = {"arguments": own.arguments, "repository": own.repository} | RECORDED
-        stored.session |= {"arguments": encode(own.arguments), "repository": own.repository}
-        _extend(tx, stored, head, sealed_at=None)
+        was = session.get(tx, stored.uid)  # its permissions were granted here
+        kept = {"repository": was.repository, "owner": was.owner}
+        own = {"repository_id": was.repository_id}
+        changed = {"arguments": was.arguments} | kept | RECORDED | own
+        stored.session |= {"arguments": encode(was.arguments)} | kept
+        _extend(tx, stored, head, sealed_at=None, own=own)
         id = head.id
     elif head.cursor > len(stored.events) or head.sealed_at is None:
         return ImportResult(session.get(tx, stored.uid), False)
@@ -176,7 +156,7 @@ def _import_live(tx: StoreTransaction, stored: StoredSession, request: SessionIm
         id = head.id
     log = enter(tx, stored.uid, by)
     rows = {"session": {"id": id, "sealed_at": None} | changed} | void.rows
-    log.append("note", {"moved": request.origin} | void.body, rows=rows)
+    log.append("note", {"moved": request.origin} | request.policy | void.body, rows=rows)
     _leave_line(log)
     log.close()
     tx.wake(log.head.queue)
@@ -207,6 +187,7 @@ def _branch(tx: StoreTransaction, stored: StoredSession, request: SessionImport,
         "lease_epoch": 0, "crash_count": 0, "cancel_requested_at": None, "pause_requested_at": None, "sealed_at": None,
         "tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "created_at": created_at, "updated_at": tx.now, "version": 1,
         "interrupt_requested_at": None, "archived_at": None, "retries": None, "removed_at": None,
+        "repository_id": request.repository_id, "owner": request.owner_of(tx, stored, by),
     }  # fmt: skip
     if not tx.run(
         "transfer.insert_session", **(stored.session | LOCAL | {"slot_since": None, "deadline_at": None} | fresh)
@@ -216,6 +197,8 @@ def _branch(tx: StoreTransaction, stored: StoredSession, request: SessionImport,
     shown = session.get(tx, uid).to_dict()
     rows = {"session": {name: value for name, value in shown.items() if name not in NOT_STATE}}
     log.append("session.created", {"copied": request.origin}, rows=rows)
+    if request.policy:
+        log.append("note", request.policy)
     log.close()
     tx.wake(log.head.queue)
     return ImportResult(session.get(tx, uid), True)
@@ -242,10 +225,12 @@ def _conflict(id: str, what: str, hint: str) -> Conflict:
     return Conflict(f"Session {id} {what}", hint=hint, session=id)
 
 
-def _insert(tx: StoreTransaction, stored: StoredSession, *, id: str, sealed_at: int | None) -> bool:
+def _insert(
+    tx: StoreTransaction, stored: StoredSession, *, id: str, sealed_at: int | None, own: Columns | None = None
+) -> bool:
     """Insert a session. False: another process inserted it meanwhile, and the caller must start again."""
     parent = stored.session["parent_uid"]
-    row = stored.session | _reset(sealed_at) | {"id": id, "sealed_at": sealed_at}
+    row = stored.session | _reset(sealed_at) | {"id": id, "sealed_at": sealed_at} | (own or {})
     if parent is not None and tx.one("session.get", uid=parent) is None:
         row |= {"parent_uid": None, "parent_wait": None}
     if not tx.run("transfer.insert_session", **row):
@@ -259,7 +244,9 @@ def _reset(sealed_at: int | None) -> Columns:
     return LOCAL if sealed_at is None else UNRECORDED
 
 
-def _extend(tx: StoreTransaction, stored: StoredSession, head: SessionHead, *, sealed_at: int | None) -> None:
+def _extend(
+    tx: StoreTransaction, stored: StoredSession, head: SessionHead, *, sealed_at: int | None, own: Columns | None = None
+) -> None:
     """Extend a sealed session by what was added in another store."""
     known = {one.id: one.state for one in effects.of_session(tx, stored.uid)}
     _write(tx, stored, head.cursor, known)
@@ -268,7 +255,7 @@ def _extend(tx: StoreTransaction, stored: StoredSession, head: SessionHead, *, s
         if (scope, key) not in remembered:
             tx.run("fact.delete", scope=scope, key=key, version=version)
     epoch = max(head.lease_epoch, stored.session["lease_epoch"])  # a restore here may have raised it
-    row = stored.session | _reset(sealed_at) | {"sealed_at": sealed_at, "lease_epoch": epoch}
+    row = stored.session | _reset(sealed_at) | {"sealed_at": sealed_at, "lease_epoch": epoch} | (own or {})
     for status in _shortest_path(session_domain.MOVES, head.status, row["status"])[:-1]:
         if status == Status.RUNNING:
             held = {"holder": "transfer", "nonce": "transfer", "until": tx.now, "epoch": epoch, "alone": None}
@@ -283,9 +270,13 @@ def _write(tx: StoreTransaction, stored: StoredSession, after: int, known: Mappi
     _send(tx, "event.insert", stored.events[after:])
     for table, (_, write) in TABLES.items():
         rows = sorted(stored.tables[table], key=lambda one: one.get("number", 0))
+        if table == "approval":
+            rows = [one | UNDECIDED if one["decision"] == ApprovalDecision.APPROVED else one for one in rows]
         _send(tx, write, [one | {"parent_id": None} for one in rows] if table == "task" else rows)
         if table == "task":  # insert every task before setting its parent
             _send(tx, write, [one for one in rows if one["parent_id"] is not None])
+        elif table == "vote":  # the database counts the votes when an approval is decided
+            _send(tx, "transfer.update_approval", stored.tables["approval"])
         elif table == "effect":
             for one in rows:
                 _advance_effect(tx, one, known.get(one["id"], EffectState.PLANNED))

@@ -165,6 +165,7 @@ class GroupCommit:
         A move that is alone needs no savepoint: if it fails nothing has run, and all is rolled back.
         """
         tx = engine.transaction(ticket.move.id)
+        tx.identity = ticket.move.identity or tx.identity
         if not alone:
             engine.savepoint()
         try:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from perdure.store.move import Move, StoreTransaction
+from perdure.store.move import Move
 
 T = TypeVar("T")
 
@@ -125,6 +125,7 @@ def answer(tickets: Iterable[Ticket[Any]]) -> None:
             _outboxes[ticket.loop].put(ticket, ticket.loop)
 
 
-def read_move(query: Callable[[StoreTransaction], T]) -> Move[T]:
+def read_move(query: Callable[..., T], *args: Any, **kwargs: Any) -> Move[T]:
     """A read, in the form of a move that changes nothing."""
-    return Move("read", "read", query)
+    move: Move[T] = Move("read", "read", lambda tx: query(tx, *args, **kwargs))
+    return move.made_by(query, *args, **kwargs)

@@ -171,9 +171,10 @@ def _run_and_exit(request: TaskRequest, channel: Channel) -> None:
 def _forward(pipe: int, parent: socket.socket, until: float) -> bool:
     """Forward whole lines until the pipe is closed, which the death of the child does. True: the time ran out first."""
     torn = b""
+    readable = select.poll()
+    readable.register(pipe, select.POLLIN)
     while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
+        if not readable.poll(max(0.0, until - time.monotonic()) * 1000):
             return True
         if not (data := os.read(pipe, 1 << 16)):
             return False

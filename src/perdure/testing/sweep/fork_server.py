@@ -17,7 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -135,16 +135,19 @@ class ForkServer:
 
 
 @contextmanager
-def fork_servers(*kinds: str, apps: Sequence[str] = (), rehearsal: str = REHEARSAL) -> Iterator[list[ForkServer]]:
+def fork_servers(
+    *kinds: str, apps: Sequence[str] = (), rehearsal: str = REHEARSAL, environment: Mapping[str, str] | None = None
+) -> Iterator[list[ForkServer]]:
     """Servers of these kinds. `apps` are modules, by name or path, that are imported before the fork.
 
     `rehearsal` is a function that runs first in the process from which all servers are forked; it must leave no thread.
+    `environment` is set for that process, beside what it inherits.
     """
     with ExitStack() as stack:
 
         def start(*kinds: str) -> list[socket.socket]:
             ours, theirs = zip(*(socket.socketpair() for _ in kinds), strict=True)
-            stack.callback(_start(theirs, kinds, apps, rehearsal).wait)
+            stack.callback(_start(theirs, kinds, apps, rehearsal, environment or {}).wait)
             for connection in ours:
                 stack.callback(connection.close)
             return list(ours)
@@ -160,16 +163,18 @@ def fork_servers(*kinds: str, apps: Sequence[str] = (), rehearsal: str = REHEARS
 
 
 def _start(
-    connections: Sequence[socket.socket], kinds: Sequence[str], apps: Sequence[str], rehearsal: str
+    connections: Sequence[socket.socket],
+    kinds: Sequence[str],
+    apps: Sequence[str],
+    rehearsal: str,
+    environment: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     descriptors = [connection.fileno() for connection in connections]
     config = msgspec.json.encode(ServerConfig(descriptors, list(kinds), list(apps), rehearsal)).decode()
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    command, environment = (
-        [sys.executable, "-P", "-m", "perdure.testing.sweep.fork_process", config],
-        os.environ | {"PYTHONPATH": paths},
-    )
-    process = subprocess.Popen(command, pass_fds=descriptors, process_group=0, env=environment)
+    command = [sys.executable, "-P", "-m", "perdure.testing.sweep.fork_process", config]
+    inherited = os.environ | environment | {"PYTHONPATH": paths}
+    process = subprocess.Popen(command, pass_fds=descriptors, process_group=0, env=inherited)
     for connection in connections:
         connection.close()
     return process

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -14,6 +15,7 @@ from perdure.testing.sweep.fork_process import FORKING, WARM
 from perdure.testing.sweep.fork_server import REHEARSAL, ForkServer, Task, fork_servers
 
 T = TypeVar("T")
+HASH_SEED = "PYTHONHASHSEED"
 
 
 class TrialServers(NamedTuple):
@@ -25,20 +27,39 @@ class TrialServers(NamedTuple):
 
 
 class ServerPool:
-    """Fork servers that have imported the app, for `count` trials at a time. Several sweeps may share a pool."""
+    """Fork servers that have imported the app, for `count` trials at a time. Several sweeps may share a pool.
 
-    def __init__(self, *apps: str | ModuleType, count: int = 0, rehearsal: str = REHEARSAL) -> None:
+    With `apart`, the second server of each trial comes from a process of its own with another hash seed, so that what
+    depends on the order of a set differs between a process and the one that continues its work.
+    """
+
+    def __init__(
+        self, *apps: str | ModuleType, count: int = 0, rehearsal: str = REHEARSAL, apart: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.count = count or min(os.cpu_count() or 1, 4)
         self._apps = [_importable(app) for app in apps]
         self._rehearsal = rehearsal
+        self._apart = apart
+        self._environment = dict(environment or {})
         self._stack = ExitStack()
         self._free: SimpleQueue[TrialServers] = SimpleQueue()
 
     def __enter__(self) -> Self:
-        kinds = (FORKING, FORKING, WARM) * self.count
-        servers = self._stack.enter_context(fork_servers(*kinds, apps=self._apps, rehearsal=self._rehearsal))
-        for one in zip(servers[::3], servers[1::3], servers[2::3], strict=True):
-            self._free.put(TrialServers(*one))
+        with ExitStack() as stack:
+            start = partial(fork_servers, apps=self._apps, rehearsal=self._rehearsal)
+            if self._apart:
+                own = self._environment
+                firsts = stack.enter_context(start(*(FORKING, WARM) * self.count, environment=own | {HASH_SEED: "1"}))
+                seconds = stack.enter_context(start(*(FORKING,) * self.count, environment=own | {HASH_SEED: "2"}))
+                trials = zip(firsts[::2], seconds, firsts[1::2], strict=True)
+            else:
+                kinds = (FORKING, FORKING, WARM) * self.count
+                servers = stack.enter_context(start(*kinds, environment=self._environment))
+                trials = zip(servers[::3], servers[1::3], servers[2::3], strict=True)
+            for one in trials:
+                self._free.put(TrialServers(*one))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -30,7 +30,7 @@ from perdure.errors import ConfigError
 from perdure.ids import new_name
 from perdure.runtime.definitions.program import Bound
 from perdure.testing.sink import Sink, lasting
-from perdure.testing.sweep.expectation import Baseline, judge
+from perdure.testing.sweep.expectation import Baseline, SinkLog, judge
 from perdure.testing.sweep.fork_server import ChildProcess, ForkServer, ProcessResult, task_name
 from perdure.testing.sweep.report import Report
 from perdure.testing.sweep.server_pool import ServerPool, TrialServers
@@ -118,6 +118,7 @@ class Sweep:
         self.template: str | None = None
         self.baseline: Baseline | None = None
         self.report = Report(name or bound.program.name)
+        self.read_log: Callable[[str], SinkLog] = sink.log
 
     def run(
         self,
@@ -143,20 +144,24 @@ class Sweep:
         """Run undisturbed, twice; return the kill points, by label."""
         if self.baseline is not None:
             return self.baseline.moments
+        self.prepare()
+        first, other = self.pool.each([self._run_undisturbed, self._run_undisturbed])
+        self.baseline = Baseline.of(first, other)
+        return self.baseline.moments
+
+    def prepare(self) -> None:
+        """Make the empty store that each trial begins with."""
         if self.folder is not None and self.template is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.template = tempfile.mkdtemp(prefix="template-", dir=self.folder)
             self.pool.call(MAKE, target=str(Path(self.template, "perdure.db")))
-        first, other = self.pool.each([self._run_undisturbed, self._run_undisturbed])
-        self.baseline = Baseline.of(first, other)
-        return self.baseline.moments
 
     def _run_undisturbed(self, servers: TrialServers) -> tuple[ProcessResult, list[dict[str, Any]]]:
         with TrialContext(self) as context:
             ended = context.run(servers.forking)
             if ended.error or ended.hung or ended.killed:
                 raise ConfigError(f"The program does not come to its end even undisturbed:\n{ended.error}")
-            return ended, self.sink.log(context.sink_run)
+            return ended, self.read_log(context.sink_run)
 
     def kill(self, points: Sequence[int], servers: TrialServers) -> None:
         """Kill one process after another, each at its point; then let one run to the end, and judge."""
@@ -168,8 +173,8 @@ class Sweep:
                     wheres += ended.values("last")
                 if ended.error or ended.hung:
                     wheres.append(f"error: {ended.error or 'hung'}")
-            landed = sum(lasting(self.sink.log(context.sink_run)).values())
-            recovery = servers.forking if self.functions.get("setup") else servers.warm  # a setup may change the code
+            landed = sum(lasting(self.read_log(context.sink_run)).values())
+            recovery = servers.second if self.functions.get("setup") else servers.warm  # a setup may change the code
             last = context.run(recovery, times=2)
             self.judge_trial(context.sink_run, " then ".join(wheres) or "nowhere", len(wheres), landed, last)
 
@@ -179,7 +184,7 @@ class Sweep:
         """Judge a trial by its last process, and add it to the report. `alive`: an earlier process was not dead."""
         assert self.baseline is not None
         self.sink.run(sink_run).release()  # requests in flight land sooner or later
-        found = judge(self.baseline, self.sink.log(sink_run), last, alone=not alive)
+        found = judge(self.baseline, self.read_log(sink_run), last, alone=not alive)
         self.report.add(where, kills, landed, found)
 
 

@@ -101,7 +101,7 @@ def folder_lease(folder: str) -> str:
 
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="rewind_files", targets=("folder:{folder}",),
-      leases=("folder:{lease}",))  # fmt: skip
+      leases=("folder:{lease}",), reach="workspace")  # fmt: skip
 def rewind_files(
     call: Call, folder: str, home: str, lease: str, before: str, target: str, left_out: list[str], own: list[str]
 ) -> FolderRewind:

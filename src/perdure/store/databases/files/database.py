@@ -40,12 +40,15 @@ from perdure.store.writer.lock import holder_of
 from perdure.store.writer.ticket import Ticket
 from perdure.store.writer.wakeup import Wakeups
 
+DISPOSABLE = "search_"  # tables that are made again when they are needed
+
 
 class FilesDatabase:
     """A folder of text files."""
 
     dialect = "sqlite"
-    keeps_other_tables = False
+    identity = ""
+    keeps_other_tables, messages = False, None
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.clock = clock
@@ -149,8 +152,8 @@ class FilesEngine(SQLiteEngine):
         super().commit()
 
     def _changed(self, update: apsw.PreUpdate) -> None:
-        if not self._watching:
-            return
+        if not self._watching or update.depth > 0 or update.table_name.startswith(DISPOSABLE):
+            return  # what a trigger writes, it writes again at replay
         columns, key = self._describe(update.table_name)
         old = dict(zip(columns, map(readable, update.old), strict=True)) if update.old else {}
         new = dict(zip(columns, map(readable, update.new), strict=True)) if update.new else {}
@@ -159,8 +162,7 @@ class FilesEngine(SQLiteEngine):
         elif not new:
             self._changes.append(["delete", update.table_name, {k: old[k] for k in key}])
         else:
-            changed = {k: v for k, v in new.items() if v != old[k]}
-            if changed:
+            if changed := {k: v for k, v in new.items() if v != old[k]}:
                 self._changes.append(["update", update.table_name, {k: old[k] for k in key}, changed])
 
     def _describe(self, table: str) -> tuple[list[str], list[str]]:

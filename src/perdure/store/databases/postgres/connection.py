@@ -229,6 +229,7 @@ class Connection:
     def _transaction(self, kind: Callable[[On, int, str, int], Tx], on: On, move: Move[Any]) -> Tx:
         tx = kind(on, self._server.clock.now(), move.id, self._server.restore_epoch)
         tx.boot = self._server.clock.boot()
+        tx.identity = move.identity or self._server.identity
         tx.waits = self._waits
         tx.keep_lease = failover.keep_lease
         tx.intact, tx.switched_at = self._server.history.intact, self._server.history.switched_at

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import errors
 
 from perdure.clock import Clock, ServerClock
 from perdure.errors import SchemaMismatch
@@ -22,7 +23,7 @@ from perdure.store.databases.postgres.connection_settings import PooledConnectio
 from perdure.store.databases.postgres.errors import translate
 from perdure.store.databases.postgres.history import REGISTRATION, History
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
-from perdure.store.databases.postgres.notifications import Notifications
+from perdure.store.databases.postgres.notifications import NotificationBus, Notifications
 from perdure.store.databases.postgres.stall import STALL_LIMIT, StallWatch
 from perdure.store.move import Row
 from perdure.store.moves import meta
@@ -55,19 +56,29 @@ class PostgreSQL:
         self.history = History(self, REGISTRATION + 1 + connections + URGENT)
         self.patience = patience
         self.stall_watch = StallWatch(stall_limit)
-        with connect(url) as db:
-            self.schema_version = prepare(db, url)
-            self.history.check_timeline(db)
-            store = meta.get(PostgresTransaction(db, 0, "open", 0), "store_id") or ""
+        store = self._first_look()
         direct = direct_address(url)
         self.notifications = Notifications(
             store, lambda: connect(url), None if direct is None else lambda: connect(direct)
         )
         self.wakeups = Wakeups(self.notifications)
+        self.messages = NotificationBus(self.notifications, self.wakeups)
         self._places = count(REGISTRATION + 1)
         self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
         self._urgent = Threads("perdure-urgent", URGENT, self._connection, serve_write)
         self._readers = Threads("perdure-reader", readers(connections), lambda: Connection(self), serve_read)
+
+    def _first_look(self) -> str:
+        """Create the tables if there are none, and identify the server; returns the id of the store."""
+        with connect(self.url) as db:
+            try:
+                self.schema_version = prepare(db, self.url)
+                self.history.check_timeline(db)
+                tx = PostgresTransaction(db, 0, "open", 0)
+                self.identity = f"db:{meta.session_user(tx)}"
+                return meta.get(tx, "store_id") or ""
+            except errors.InsufficientPrivilege as error:
+                raise translate(error) from error
 
     @property
     def restore_epoch(self) -> int:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
-from perdure.errors import ConfigError, Conflict, IllegalMove, PerdureError, StoreFull, StoreUnavailable
+from perdure.errors import (
+    ConfigError,
+    Conflict,
+    IllegalMove,
+    NotPermitted,
+    PerdureError,
+    PolicyChanged,
+    StoreFull,
+    StoreUnavailable,
+)
 
 
 def translate(error: BaseException) -> BaseException:
@@ -14,9 +23,13 @@ def translate(error: BaseException) -> BaseException:
         return error
     text = (error.diag.message_primary or str(error)).strip()
     if isinstance(error, psycopg.IntegrityError):
+        if (error.diag.table_name, error.diag.column_name) == ("attempt", "policy_version"):
+            return PolicyChanged("The policy changed before the dispatch, or is frozen; nothing was dispatched.")
         if text.startswith("perdure: "):
             return IllegalMove(f"The database refused this: {text.removeprefix('perdure: ')}.")
         return Conflict(f"The database refused this: {text}.")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return NotPermitted(f"The database does not permit this: {text.removeprefix('perdure: ')}.")
     if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
         return StoreFull("The disk of the database server is full; nothing of this move was written.")
     if isinstance(error, (errors.QueryCanceled, errors.LockNotAvailable)):

@@ -16,7 +16,8 @@ from psycopg import errors
 
 from perdure import faults
 from perdure.errors import ConfigError, Conflict
-from perdure.store import migrate
+from perdure.store import migrate, rights
+from perdure.store.databases.postgres import roles
 from perdure.store.move import Row, StoreTransaction
 from perdure.store.moves import meta
 from perdure.store.statements import load
@@ -52,6 +53,10 @@ class PostgresTransaction(StoreTransaction):
     def send(self, name: str, /, **values: Any) -> None:
         self.wrote = True
         self._db.execute(self._sql[name], values)
+
+    def exclude_dispatches(self, patience: int) -> None:
+        self.send("policy.limit_wait", limit=str(patience))
+        self.send("policy.exclude_dispatches")
 
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         """Run a user's own statement in a savepoint: the user may catch its error, and the transaction stays usable."""
@@ -124,6 +129,24 @@ class PostgresMigrator(migrate.Migrator):
                 if attempt == ATTEMPTS - 1:
                     raise
                 time.sleep(0.1)
+
+    def give_rights(self, prefix: str | None = None) -> None:
+        """Give each role its rights on the tables and views that exist; with a prefix, make the roles first or anew."""
+        tx = self._tx()
+        if (chosen := prefix or meta.get(tx, roles.RECORDED)) is None:
+            return
+        names = ",".join([*rights.TABLES, *migrate.view_names()])
+        there = {name for (name,) in tx.all("doctor.relations", names=names)}
+        tables = [one for one in rights.TABLES if one in there]
+        views = [one for one in migrate.view_names() if one in there]
+        self.apply([roles.role_text(chosen, tables, views)], {roles.RECORDED: chosen})
+
+    def correct_rights(self) -> bool:
+        prefix = meta.get(self._tx(), roles.RECORDED)
+        if prefix is None or not roles.differences(self._tx(), prefix):
+            return False
+        self.give_rights()
+        return True
 
     def batch(self, statement: str) -> int:
         with self._db.transaction():

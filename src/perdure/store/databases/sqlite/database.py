@@ -1,7 +1,7 @@
 """SQLite through apsw: one file, one machine, nothing to set up.
 
-Order at creation: make the file, switch to WAL, create the tables, checkpoint, sync the file's folder, and only then
-accept work. Without that last sync a power cut can remove the file that contains acknowledged commits.
+Order at creation: make the file, switch to WAL, create the tables, checkpoint, sync the file's folder, make the
+witness, and only then accept work. Without that sync a power cut can remove the file that has acknowledged commits.
 
 One writer connection lives on the group-commit thread; readers have connections and threads of their own and never
 block it. This module never opens a file through a second copy of SQLite: that silently releases the locks of the first.
@@ -20,6 +20,7 @@ import apsw
 
 from perdure import faults, process
 from perdure.clock import Clock
+from perdure.domain.identity import os_identity
 from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.durable import make_folder, move_into_place, sync_file, sync_folder
 from perdure.errors import SchemaMismatch, StoreUnavailable
@@ -31,6 +32,7 @@ from perdure.store.databases.sqlite.location import (
     announce,
     check_file_system,
     check_library,
+    check_not_missing,
     companion,
     identity_of,
     make_file,
@@ -54,14 +56,15 @@ class SQLite:
     """
 
     dialect = "sqlite"
+    identity = ""
     keeps_other_tables = True
+    messages = None
 
     def __init__(
         self, path: Path | None, clock: Clock, *, vfs: str | None = None, exclusive: bool = False, readers: int = 2
     ) -> None:
         check_library()
-        self.clock = clock
-        self.path = path
+        self.clock, self.path = clock, path
         self.folder = companion(path) if path is not None else None
         self._vfs = vfs
         self._exclusive = exclusive or path is None
@@ -87,12 +90,10 @@ class SQLite:
 
     def _prepare(self, path: Path) -> Presence:
         check_file_system(path.parent.resolve())
-        assert self.folder is not None
-        make_folder(self.folder)
-        Reserve(self.folder).fill()
-        if self._witness is None:
-            with suppress(OSError):  # a full disk: the store works without it
-                self._witness = Witness(self.folder)
+        if self._vfs is None:
+            check_not_missing(path)
+        make_folder(folder := companion(path))
+        Reserve(folder).fill()
         return announce(path)
 
     def _opened(self) -> SQLiteEngine:
@@ -142,6 +143,8 @@ class SQLite:
         if self.folder is not None:
             engine.barrier()  # the last close removed the WAL: its new name must be durable before it is used
             sync_folder(self.folder.parent)
+            with suppress(OSError):  # a full disk: the store works without it
+                self._witness = self._witness or Witness(self.folder)
         if self._witness is not None:
             self._witness.check_restore(engine)
         tx = engine.transaction("open")
@@ -190,6 +193,7 @@ class SQLite:
         return applied
 
     def _reader(self) -> apsw.Connection:
+        self._check_file()  # a connection to another file would be kept after this one is back
         return connect(str(self.path), vfs=self._vfs, readonly=True)
 
     def _note(self, session_uid: str, number: int, move_id: str) -> None:
@@ -202,7 +206,7 @@ class SQLite:
             db.execute("BEGIN")
             try:
                 tx = SQLiteTransaction(db, self.clock.now(), "read", 0)
-                tx.boot = self.clock.boot()
+                tx.boot, tx.identity = self.clock.boot(), ticket.move.identity or os_identity()
                 ticket.result = ticket.move.run(tx)
             finally:
                 db.execute("ROLLBACK")

@@ -15,8 +15,18 @@ import apsw
 
 from perdure import process
 from perdure.clock import Clock
+from perdure.domain.identity import os_identity
 from perdure.durable import FULL, QUOTA
-from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
+from perdure.errors import (
+    ConfigError,
+    Conflict,
+    Damaged,
+    IllegalMove,
+    PerdureError,
+    PolicyChanged,
+    StoreFull,
+    StoreUnavailable,
+)
 from perdure.ids import new_uid
 from perdure.store.databases.sqlite import raw_rows
 from perdure.store.hot_move import GuardedWrite
@@ -175,6 +185,7 @@ class SQLiteEngine:
     def transaction(self, move_id: str) -> SQLiteTransaction:
         tx = SQLiteTransaction(self.db, self._clock.now(), move_id, self.restore_epoch)
         tx.boot = self._clock.boot()
+        tx.identity = os_identity()
         return tx
 
     def translate(self, error: BaseException) -> BaseException:
@@ -277,6 +288,8 @@ def translate(error: BaseException, system_errno: int = 0) -> BaseException:
 
 
 def _constraint(text: str) -> PerdureError:
+    if text.endswith(": attempt.policy_version"):
+        return PolicyChanged("The policy changed before the dispatch, or is frozen; nothing was dispatched.")
     if "perdure: " in text:
         return IllegalMove(f"The database refused this: {text.split('perdure: ', 1)[1]}.")
     return Conflict(f"The database refused this: {text}.")
@@ -287,7 +300,8 @@ _ERRORS: tuple[tuple[tuple[type[BaseException], ...], Callable[[str], PerdureErr
     ((apsw.FullError,), lambda _: StoreFull("The disk is full; nothing of this move was written.")),
     ((apsw.BusyError, apsw.LockedError), lambda _: StoreUnavailable("The database is busy with another program.")),
     ((apsw.InterruptError,), lambda _: StoreUnavailable(f"The move took longer than {MOVE_LIMIT:g} s.")),
-    ((apsw.CorruptError, apsw.NotADBError), lambda text: Damaged(f"The database file is damaged: {text}.")),
+    ((apsw.CorruptError,), lambda text: Damaged(f"The database file is damaged: {text}.")),
+    ((apsw.NotADBError,), lambda _: Damaged("This is not a SQLite file.", hint="Check the path.")),
     ((apsw.ReadOnlyError, apsw.PermissionsError), lambda _: StoreUnavailable("The store cannot be written.")),
     ((apsw.CantOpenError,), lambda text: StoreUnavailable(f"The database file cannot be opened: {text}.")),
     ((apsw.IOError,), lambda text: StoreUnavailable(f"The disk failed: {text}.")),

@@ -20,7 +20,7 @@ from typing import TypeVar
 import apsw
 
 from perdure.durable import FULL
-from perdure.errors import ConfigError, StoreFull
+from perdure.errors import ConfigError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.store.writer.lock import Presence, present_names
 
@@ -67,6 +67,21 @@ def check_file_system(path: Path, mounts: str | None = None) -> str:
 def companion(path: Path) -> Path:
     """The folder beside the database file, for everything that is not in the database."""
     return path.with_name(path.name + ".d")
+
+
+def check_not_missing(path: Path) -> None:
+    """Refuse to treat a store as new when only its database file is missing: what it forbids would be forgotten.
+
+    The files beside it are made after the database, so they are looked for first: another process may be creating it.
+    """
+    left = (companion(path) / "witness", Path(f"{path}-wal"), Path(f"{path}-shm"))
+    shown = [str(one.parent if one.name == "witness" else one) for one in left if one.exists()]
+    if shown and not path.exists():
+        names = " and ".join(shown)
+        raise StoreUnavailable(
+            f"The store {path} is missing, but files that belong to it are there ({names}).",
+            hint=f"Put the file back, or restore a backup. For a new, empty store, first move {names} away.",
+        )
 
 
 def make_file(path: Path) -> None:

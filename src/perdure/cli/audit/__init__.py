@@ -1,0 +1,1 @@
+"""The subcommands of `perdure audit` that are no questions."""

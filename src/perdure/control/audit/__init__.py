@@ -1,0 +1,1 @@
+"""What auditors keep outside the store: heads of its logs, and reports."""

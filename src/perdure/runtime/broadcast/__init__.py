@@ -1,0 +1,1 @@
+"""Live text for watchers on other machines, over PostgreSQL."""

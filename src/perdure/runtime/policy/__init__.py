@@ -1,0 +1,1 @@
+"""The policy at run time: which one is active, what is known of a call, and what a call needs before it begins."""
