@@ -216,8 +216,8 @@ async def test_killed_agent_delivers_its_typed_answer_without_another_call(
 ) -> None:
     """It is killed after the reply is recorded, after the answer is, and before the session ends."""
     command = [sys.executable, "-m", "tests.agent.support.typed_agent", target, moment, str(tmp_path / "calls")]
-    killed = subprocess.run(command, timeout=60, check=False)
+    killed = subprocess.run(command, timeout=180, check=False)
     assert killed.returncode == -signal.SIGKILL
-    again = subprocess.run([*command[:4], "none", command[5]], timeout=60, check=False, capture_output=True, text=True)
+    again = subprocess.run([*command[:4], "none", command[5]], timeout=180, check=False, capture_output=True, text=True)
     assert again.stdout.strip() == repr(Review(ok=True, notes=["fine"])), again.stderr
     assert (tmp_path / "calls").read_text() == "call\n"

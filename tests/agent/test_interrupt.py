@@ -67,7 +67,7 @@ async def test_text_received_so_far_is_kept_as_a_cut_answer(conversation: Conver
         running = await begin(conversation, runtime)
         await model.begun.wait()
         await other.interrupt("talk", by="ada")
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         assert (view.status, [(one.kind, one.detail) for one in view.waits]) == ("waiting", [("input", None)])
         assert (model.closed, view.interrupt_requested_at) == (True, None)
         said = await lines(runtime)
@@ -90,7 +90,7 @@ async def test_an_answer_that_has_not_begun_leaves_no_line(conversation: Convers
         running = await begin(conversation, runtime)
         await model.begun.wait()
         await runtime.interrupt("talk", by="ada")
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 120)
         assert [one["role"] for one in await lines(runtime)] == ["user", "note"]
         [effect] = [one async for one in runtime.effects(session="talk")]
         assert (effect.state, effect.error["code"]) == ("failed", "interrupted")
@@ -109,7 +109,7 @@ async def test_a_wait_for_the_next_attempt_at_the_model_ends(conversation: Conve
                 await asyncio.sleep(0.01)
         await other.interrupt("talk", by="ada")
         with pytest.raises(perdure.SessionWaiting):
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, 120)
         view = await runtime.get("talk")
         assert ([one.kind for one in view.waits], len(model.requests)) == (["input"], 1)
         assert notes(await lines(runtime)) == ["ada stopped the work here."]
@@ -130,7 +130,7 @@ async def test_a_coroutine_is_cancelled_and_its_outcome_is_in_doubt(conversation
         running = await begin(conversation, runtime)
         await begun.wait()
         await runtime.interrupt("talk", by="ada")
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         assert sorted(one.kind for one in view.waits) == ["doubt", "input"]
         said = await lines(runtime)
         assert [(one["index"], one["status"]) for one in said if one["role"] == "tool"] == [
@@ -160,7 +160,7 @@ async def test_a_pure_coroutine_is_cancelled_and_not_repeated(conversation: Conv
         running = await begin(conversation, runtime)
         await begun.wait()
         await runtime.interrupt("talk", by="ada")
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         assert ([one.kind for one in view.waits], attempts) == (["input"], [1])
         assert [one["status"] for one in await lines(runtime) if one["role"] == "tool"] == ["failed"]
 
@@ -180,7 +180,7 @@ async def test_a_thread_ends_by_itself_and_the_next_calls_are_refused(conversati
         await asyncio.to_thread(begun.wait, 60)
         await other.interrupt("talk", by="ada")
         release.set()
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         said = [one for one in await lines(runtime) if one["role"] in ("tool", "note")]
         assert [one.get("status") for one in said] == ["done", "not started", None]
         assert "ada stopped the session." in said[1]["content"]
@@ -202,7 +202,7 @@ async def test_a_tool_can_stop_itself_when_it_is_interrupted(conversation: Conve
         running = await begin(conversation, runtime)
         await asyncio.to_thread(begun.wait, 60)
         await runtime.interrupt("talk", by="ada")
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 120)
         assert [one["content"] for one in await lines(runtime) if one["role"] == "tool"] == ["half, because of ada"]
 
 
@@ -227,7 +227,7 @@ async def test_calls_that_wait_for_approval_or_an_answer_are_refused(conversatio
         while len((await runtime.get("talk")).waits) < 2:
             await asyncio.sleep(0.01)
         await runtime.interrupt("talk", by="ada")
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         assert [(one.kind, one.ref) for one in view.waits] == [("input", None)]
         assert [one["status"] for one in await lines(runtime) if one["role"] == "tool"] == [
             "failed", "not started", "not started",
@@ -253,7 +253,7 @@ async def test_a_sub_agent_is_cancelled_with_the_turn(conversation: Conversation
         running = await begin(conversation, runtime)
         await begun.wait()
         await other.interrupt("talk", by="ada")
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         assert [(one.kind, one.ref) for one in view.waits] == [("input", None)]
         [child] = [one async for one in runtime.sessions() if one.id != "talk"]
         assert child.status == "cancelled"
@@ -294,7 +294,7 @@ async def test_a_session_that_runs_once_fails(conversation: Conversation) -> Non
         running = await begin(conversation, runtime, once=True)
         await model.begun.wait()
         await runtime.interrupt("talk", by="ada")
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         assert (view.status, view.error["message"]) == ("failed", "ada stopped the work here.")
 
 
@@ -305,7 +305,7 @@ async def test_cancel_now_stops_the_model_and_ends_the_session(conversation: Con
         running = await begin(conversation, runtime)
         await model.begun.wait()
         await other.cancel("talk", by="ada", now=True)
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         assert (view.status, model.closed) == ("cancelled", True)
         assert (await lines(runtime))[1]["stop"] == "cut"
 
@@ -319,7 +319,7 @@ async def test_a_message_sent_after_the_interrupt_is_answered(conversation: Conv
         await runtime.send("talk", "before", by="ada", mode="steer")
         await runtime.interrupt("talk", by="ada")
         await runtime.send("talk", "after", by="ada")
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 120)
         said = [(one["role"], one["content"]) for one in await lines(runtime)]
         assert said[2:] == [
             ("user", "before"), ("note", "ada stopped the work here."), ("user", "after"), ("assistant", "Whole."),

@@ -71,7 +71,7 @@ def runtime_task(title: str) -> str:
 async def test_agent_is_told_what_a_lost_worker_left_unfinished(conversation: Conversation) -> None:
     command = [sys.executable, "-m", lost_planner.__name__, conversation.target]
     killed = await asyncio.to_thread(
-        subprocess.run, command, env=os.environ | {"PERDURE_TEST_KILL": "1"}, capture_output=True, timeout=60
+        subprocess.run, command, env=os.environ | {"PERDURE_TEST_KILL": "1"}, capture_output=True, timeout=180
     )
     assert killed.returncode == -signal.SIGKILL
     model = RecordingModel(lost_planner.SCRIPT)

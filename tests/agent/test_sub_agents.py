@@ -94,13 +94,13 @@ async def test_kill_between_any_two_commits_does_not_repeat_the_sub_agent(tmp_pa
     for commits in kill_points(30, every=3):
         target, log = tmp_path / f"{commits}.db", tmp_path / f"{commits}.log"
         command = [sys.executable, "-m", "tests.agent.support.sub_agent", str(target), str(commits), str(log)]
-        ended = subprocess.run(command, timeout=60, check=False, capture_output=True)
+        ended = subprocess.run(command, timeout=180, check=False, capture_output=True)
         if ended.returncode == 0:
             finished = commits
             break
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         command[4] = "0"
-        again = subprocess.run(command, timeout=60, check=False, capture_output=True, text=True)
+        again = subprocess.run(command, timeout=180, check=False, capture_output=True, text=True)
         assert again.stdout == "It is posted. 4.0\n", (commits, again.stderr)
         assert len(log.read_text().splitlines()) == 1, commits
         async with open_runtime(str(target)) as runtime:

@@ -274,13 +274,13 @@ def test_closed_pipe_exits_silently_with_141(
         store.write_now(session.create(session.NewSession(id="s-1", program="p", arguments={}), by="ada"))
     reader, writer = os.pipe()
     os.close(reader)
-    ended = subprocess.run([*COMMAND, *words], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    ended = subprocess.run([*COMMAND, *words], stdout=writer, stderr=subprocess.PIPE, timeout=180, check=False)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 def raw(*arguments: bytes | str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([PERDURE, *arguments], stderr=subprocess.PIPE, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run([PERDURE, *arguments], stderr=subprocess.PIPE, timeout=180, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def test_doctor_escapes_control_characters_of_an_address(terminal: Terminal) -> None:

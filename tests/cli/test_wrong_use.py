@@ -98,7 +98,7 @@ BYTES = b"\xff\xfe"  # what a shell of another encoding gives
 
 
 def raw(*arguments: bytes | str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([PERDURE, *arguments], stderr=subprocess.PIPE, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run([PERDURE, *arguments], stderr=subprocess.PIPE, timeout=180, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def test_unquoted_prompt_is_wrong_use(work: AgentFolder) -> None:

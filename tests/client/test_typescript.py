@@ -19,7 +19,7 @@ from tests.server.support.service import OWNER, Service
 SOURCE = Path(__file__).parent / "typescript"
 FILES = ("sample.ts", "wrong.ts", "environment.d.ts", "tsconfig.json", "package.json")
 OPTIONS = ("--default-non-nullable=false", "--empty-objects-unknown")  # what has a default may be left out
-PATIENCE = 110
+PATIENCE = 300
 pytestmark = [pytest.mark.slow, pytest.mark.databases("sqlite")]
 
 

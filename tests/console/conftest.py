@@ -20,7 +20,7 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 )  # fmt: skip
-PATIENCE = 60_000  # milliseconds
+PATIENCE = 180_000  # milliseconds
 expect.set_options(timeout=PATIENCE)
 
 

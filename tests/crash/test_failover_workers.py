@@ -76,7 +76,7 @@ async def fail_over(servers: FailoverServers, service: SinkClient, sessions: int
             bound = failover_app.posts_across_failover.bind()
             ids = await runtime.start_many([bound] * sessions)
         workers = [stack.enter_context(worker(url, service)) for _ in range(WORKERS)]
-        wait_until(lambda: count(service) >= acts // 4, "a quarter of the acts is done", 120)
+        wait_until(lambda: count(service) >= acts // 4, "a quarter of the acts is done")
         primary.kill()
         standby.promote()
         async with perdure.open(url) as runtime:

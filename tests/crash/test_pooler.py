@@ -113,12 +113,12 @@ async def test_changes_by_other_processes_are_noticed_behind_a_pooler(
     open_store(database).close()
     with open_store(pooler.url_of(database, direct=direct)) as reader, open_store(pooler.url_of(database)) as writer:
         uid = a_session(writer).uid
-        following = reader.follow(uid, 1, poll=60)
+        following = reader.follow(uid, 1, poll=600)
         found = asyncio.ensure_future(anext(following))
         while not reader.wakeups.has_waiters.is_set():
             await asyncio.sleep(0.01)
         await writer.write(inbox.receive(uid, "ada", "m", {}))
-        assert (await asyncio.wait_for(found, 50)).kind == "inbox.received"
+        assert (await asyncio.wait_for(found, 120)).kind == "inbox.received"
 
 
 @pytest.mark.parametrize("direct", [True, False])

@@ -165,5 +165,5 @@ def test_a_first_connection_waits_for_a_server_that_restarts(victim: PostgresSer
         victim.kill()
         written = pool.submit(store.write_now, meta.put("key", "value"))
         victim.start()
-        written.result(timeout=60)
+        written.result(timeout=180)
         assert store.read_now(meta.properties)["key"] == "value"

@@ -74,11 +74,11 @@ class KilledService:
             left = [one.pid or 0 for one in self.deployment.processes()]
             self._supervisor.kill()
             self._supervisor.wait()
-            wait_until(lambda: not any(map(is_running, left)), "its processes have ended", 120)
+            wait_until(lambda: not any(map(is_running, left)), "its processes have ended")
             self.begin()
         elif victim == "answer":
             (self._folder / "die").touch()
-            wait_until(lambda: not (self._folder / "die").exists(), "the service died before it answered", 120)
+            wait_until(lambda: not (self._folder / "die").exists(), "the service died before it answered")
         else:
             os.kill(self._until_runs(victim), signal.SIGKILL)
 
@@ -90,7 +90,7 @@ class KilledService:
             found[:] = [one.pid or 0 for one in running if is_running(one.pid or 0)]
             return bool(found)
 
-        wait_until(runs, f"{name} runs", 120)
+        wait_until(runs, f"{name} runs")
         return found[0]
 
 

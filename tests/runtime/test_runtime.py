@@ -219,7 +219,7 @@ async def test_following_events_sees_each_as_it_comes(world: World) -> None:
 
     watching = asyncio.ensure_future(watch())
     await world.again()
-    await asyncio.wait_for(watching, 10)
+    await asyncio.wait_for(watching, 120)
     assert [line.kind for line in seen] == await world.kinds()
 
 

@@ -178,7 +178,7 @@ def offered(world: Path) -> list[str]:
         if shutil.which(program.split()[0]) is None:
             continue
         asked = [*program.split(), "-h" if program.startswith("git") else "--help"]
-        said = subprocess.run(asked, capture_output=True, text=True, cwd=world, stdin=subprocess.DEVNULL, timeout=60)
+        said = subprocess.run(asked, capture_output=True, text=True, cwd=world, stdin=subprocess.DEVNULL, timeout=180)
         characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
         options = {*WORD.findall(said.stdout + said.stderr), *(f"-{character}" for character in characters)}
         after = " ".join(USED.get(program.split()[0], ["a.txt"]))
@@ -197,7 +197,7 @@ def test_commands_that_pass_change_nothing_and_start_nothing(world: Path) -> Non
         for command in [*sample(passing, 150), *(one for one in HARMLESS if one != "rg x"), "git diff", "git log -p"]:
             line = read_only_line(words(command) or [])
             assert line is not None
-            subprocess.run(line, cwd=world, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, env=told)
+            subprocess.run(line, cwd=world, stdin=subprocess.DEVNULL, capture_output=True, timeout=180, env=told)
             assert state(world.parent) == before, command
     assert running_with(f"WORLD={world}") == []
 

@@ -46,7 +46,7 @@ def test_a_host_is_an_address_or_a_name_of_the_service(host: str, is_own: bool) 
 def raw(service: Service, request: bytes) -> bytes:
     """The answer to bytes as they are."""
     host, _, port = service.address.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=60) as there:
+    with socket.create_connection((host, int(port)), timeout=180) as there:
         there.sendall(request)
         with suppress(OSError):  # it has been closed already
             there.shutdown(socket.SHUT_WR)

@@ -130,7 +130,7 @@ def test_a_bundle_that_would_grow_or_does_not_come_is_refused(store: Store) -> N
         assert (refused.status_code, refused.json()["code"]) == (422, "bundle-invalid")
         assert owner.post("/v1/import", content=b"x" * 100_001, headers=zipped).status_code == 413
         host, _, port = service.address.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), timeout=60) as slow:
+        with socket.create_connection((host, int(port)), timeout=180) as slow:
             head = f"POST /v1/import HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/zip\r\n"
             slow.sendall(
                 f"{head}Content-Length: 9\r\nAuthorization: {owner.headers['authorization']}\r\n\r\nPK".encode()

@@ -27,7 +27,7 @@ def started(deployment: Deployment) -> dict[str, Any]:
         found[:] = [json.loads(line) for line in lines]
         return bool(found)
 
-    wait_until(is_told, "the service told where it listens", 90)
+    wait_until(is_told, "the service told where it listens")
     return found[-1]
 
 
@@ -41,7 +41,7 @@ def running_http_process(deployment: Deployment) -> int:
         ]
         return bool(found)
 
-    wait_until(is_shown, "the process is shown", 90)
+    wait_until(is_shown, "the process is shown")
     return found[0]
 
 

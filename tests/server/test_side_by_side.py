@@ -30,7 +30,7 @@ def addresses(deployment: Deployment, number: int) -> list[str]:
         found[:] = [json.loads(line)["addresses"][0] for line in lines]
         return len(found) == number
 
-    wait_until(are_told, "the services told where they listen", 90)
+    wait_until(are_told, "the services told where they listen")
     return found
 
 

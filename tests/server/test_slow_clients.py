@@ -20,7 +20,7 @@ pytestmark = pytest.mark.databases("sqlite")
 
 def connected(service: Service) -> socket.socket:
     host, _, port = service.address.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=60)
+    return socket.create_connection((host, int(port)), timeout=180)
 
 
 def read_all(there: socket.socket) -> bytes:

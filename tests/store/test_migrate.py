@@ -258,7 +258,7 @@ def test_a_waiting_migration_does_not_block_readers(blank: str, steps: Path, mon
             stood_behind += waits.fetchone() is not None
             short.execute("select count(*) from session")
         assert migrating.is_alive()
-    migrating.join(30)
+    migrating.join(120)
     assert version_of(blank) == 4
 
 

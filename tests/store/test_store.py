@@ -29,7 +29,7 @@ class Pause:
 
     def here(self) -> None:
         self.inside.set()
-        assert self.go_on.wait(20)
+        assert self.go_on.wait(120)
 
 
 @contextmanager
@@ -37,10 +37,10 @@ def meanwhile(pause: Pause, work: Callable[[], object]) -> Iterator[None]:
     """Run something in another thread that stays open while the test continues."""
     thread = threading.Thread(target=work)
     thread.start()
-    assert pause.inside.wait(20)
+    assert pause.inside.wait(120)
     yield
     pause.go_on.set()
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
 
 

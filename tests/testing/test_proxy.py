@@ -226,7 +226,7 @@ def test_stalled_commit_waits_and_lands_when_healed(proxy: Proxy, direct: Connec
         proxy.arm("stall", match=b"COMMIT")
         thread = threading.Thread(target=in_transaction, args=[connection])
         thread.start()
-        assert proxy.fired.wait(10)
+        assert proxy.fired.wait(120)
         assert notes(direct) == []
         assert thread.is_alive()
         proxy.heal()
@@ -287,7 +287,7 @@ def test_leaving_ends_every_thread_and_lands_nothing(
     with Proxy(server.url_of(direct.info.dbname)) as proxy:
         thread = threading.Thread(target=lose, args=[proxy, mode, in_transaction])
         thread.start()
-        assert proxy.fired.wait(10)
+        assert proxy.fired.wait(120)
     thread.join()
     assert threading.active_count() == before
     wait_until(lambda: others(direct) == 0, "the server has noticed")

@@ -34,7 +34,7 @@ ENDS = (b"Q", b"S", b"F")  # Query, Sync, FunctionCall: each ends a transaction 
 LOST = b"lost"
 
 
-def wait_until(condition: Callable[[], bool], what: str, patience: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, patience: float = 180.0) -> None:
     """Return as soon as the condition holds; `what` completes the sentence "waited until ..."."""
     deadline = time.monotonic() + patience
     while not condition():

@@ -68,7 +68,7 @@ def running_with(mark: str) -> list[str]:
     return found
 
 
-def until(holds: Callable[[], object], seconds: float = 30) -> None:
+def until(holds: Callable[[], object], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never came true"

@@ -102,8 +102,8 @@ def test_a_kill_inside_git_leaves_every_change_once(
     ]
     write_hook(folder / "template" / where / hook, "\n".join(script) + "\n")
     told = {"folder": str(folder / "trial"), "root": str(folder), "name": name}
-    assert server.run(tool_programs.live, timeout=60.0, **told).killed
-    ended = server.run(tool_programs.live, timeout=60.0, **told)
+    assert server.run(tool_programs.live, timeout=180, **told).killed
+    ended = server.run(tool_programs.live, timeout=180, **told)
     assert ended.error is None
     assert ended.result == EXPECTED[name]
     assert tool_programs.state(folder / "trial/place") == EXPECTED[name]

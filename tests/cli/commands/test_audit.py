@@ -122,7 +122,7 @@ def test_tail_follows_the_store(terminal: Terminal, history: AuditHistory) -> No
         wait_until(lambda: (terminal.folder / "kept").read_text().strip() == str(len(seen)), "the position is kept")
     finally:
         follower.kill()
-        follower.communicate(timeout=60)
+        follower.communicate(timeout=180)
 
 
 def test_a_report_is_a_page_or_its_figures(terminal: Terminal, history: AuditHistory) -> None:

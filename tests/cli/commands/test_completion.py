@@ -34,7 +34,7 @@ def completed(line: str) -> list[str]:
     """What bash offers for a line, with the cursor at its end."""
     script = SCRIPT.format(bin=shlex.quote(str(Path(PERDURE).parent)), line=shlex.quote(f"perdure {line}"))
     ended = subprocess.run(
-        ["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=60, env=dict(os.environ), check=True
+        ["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=180, env=dict(os.environ), check=True
     )
     assert ended.stderr == ""
     return ended.stdout.split()

@@ -82,7 +82,7 @@ def test_artifact_is_printed_unchanged_into_a_pipe_and_harmless_on_a_terminal(wo
     digest, prefix = listed["digest"], listed["digest"][:8]
     assert (listed["session"], listed["here"]) == ("one", True)
     assert digest[:16] in work("artifacts").out
-    piped = subprocess.run([PERDURE, "artifacts", "cat", prefix], capture_output=True, timeout=60, check=True).stdout
+    piped = subprocess.run([PERDURE, "artifacts", "cat", prefix], capture_output=True, timeout=180, check=True).stdout
     assert piped.endswith(b"the \x1b[31mend\n")
     assert len(piped) == listed["size"]
     assert work("artifacts", "get", prefix, "copy").code == 0

@@ -98,7 +98,7 @@ def test_unclear_message_to_resume_sends_nothing(work: AgentFolder) -> None:
 def test_piped_text_is_attached_to_a_sent_message(work: AgentFolder) -> None:
     work(*work.script("First.", "Second."))
     words = [PERDURE, "resume", "one", "look at this"]
-    said = subprocess.run(words, input="7 apples", capture_output=True, text=True, timeout=60)
+    said = subprocess.run(words, input="7 apples", capture_output=True, text=True, timeout=180)
     assert (said.returncode, "attached: standard input, 8 bytes" in said.stderr) == (0, True)
     assert said.stdout.endswith("Second.\n\n")
     sent = subprocess.run([PERDURE, "send", "one", "-", "--json"], input="whole\ntext", capture_output=True, text=True)

@@ -47,7 +47,7 @@ def test_what_was_given_up_is_sent_again_by_a_worker(terminal: Terminal, monkeyp
     assert terminal("notifications", "retry", "unknown").code == 1
     assert terminal("notifications", "retry", "--json").json == {"retried": 1}
     assert terminal.process("worker", "--idle", "0").code == 0
-    wait_until(lambda: bool(terminal("notifications", "--json").json["state"] == "sent"), "it was sent", 60)
+    wait_until(lambda: bool(terminal("notifications", "--json").json["state"] == "sent"), "it was sent")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"ops": {"kind": "command", "command": []}}'])

@@ -30,7 +30,7 @@ def obey_permissions() -> None:
 
 def look(*words: str) -> CommandResult:
     ended = subprocess.run(
-        [PERDURE, *words], capture_output=True, text=True, timeout=60, check=False, preexec_fn=obey_permissions
+        [PERDURE, *words], capture_output=True, text=True, timeout=180, check=False, preexec_fn=obey_permissions
     )
     return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 

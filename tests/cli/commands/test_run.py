@@ -109,8 +109,8 @@ def test_second_process_is_refused_and_sees_the_holder(
             assert "Run `perdure show held --follow` to watch it.\n" in iter(follower.stdout.readline, "")
         finally:
             (terminal.folder / "held").unlink(missing_ok=True)
-        assert first.communicate(timeout=30)[0] == "let go\n"
-        followed = follower.communicate(timeout=30)[0]
+        assert first.communicate(timeout=180)[0] == "let go\n"
+        followed = follower.communicate(timeout=180)[0]
     assert (second.code, f":{first.pid} for up to" in second.err, "[lease-held]" in second.err) == (4, True, True)
     assert "`perdure attach held` watches it" in second.err
     assert "`perdure attach held --take-over`" in second.err
@@ -169,7 +169,7 @@ def test_interrupt_releases_the_session(terminal: Terminal) -> None:
         wait_until((terminal.folder / "held").exists, "the tool has begun")
         first.send_signal(signal.SIGINT)
         (terminal.folder / "held").unlink()
-        first.communicate(timeout=30)
+        first.communicate(timeout=180)
     assert first.returncode == 130
     session = terminal("show", "held", "--json").json["session"]
     assert (session["status"], session["lease_holder"]) == ("ready", None)
@@ -182,6 +182,6 @@ def test_run_with_ignored_interrupts_finishes(terminal: Terminal) -> None:
         wait_until((terminal.folder / "held").exists, "the tool has begun")
         first.send_signal(signal.SIGINT)
         (terminal.folder / "held").unlink()
-        first.communicate(timeout=30)
+        first.communicate(timeout=180)
     assert first.returncode == 0
     assert terminal("show", "held", "--json").json["session"]["status"] == "done"

@@ -31,7 +31,7 @@ def test_only_the_answer_is_printed(work: AgentFolder) -> None:
 def test_once_ends_with_the_answer_to_a_piped_prompt(work: AgentFolder) -> None:
     begin = work.script("Done.")
     piped = [PERDURE, "run", *begin[2:], "--once"]
-    said = subprocess.run(piped, input="change\nx", capture_output=True, text=True, timeout=60)
+    said = subprocess.run(piped, input="change\nx", capture_output=True, text=True, timeout=180)
     assert (said.returncode, said.stdout, said.stderr) == (0, "Done.\n", "session one\n")
     found = work.session()
     assert (found["status"], found["title"], found["arguments"]["prompt"]) == ("done", "change", "change\nx")
@@ -116,7 +116,7 @@ def test_list_shows_why_a_session_failed(work: AgentFolder) -> None:
 @pytest.mark.slow
 def test_piped_text_is_attached_to_the_prompt_and_recorded(work: AgentFolder) -> None:
     begin = [PERDURE, *work.script("Done."), "--once"]
-    said = subprocess.run(begin, input=b"7 apples\n\xff pears\n", capture_output=True, timeout=60)
+    said = subprocess.run(begin, input=b"7 apples\n\xff pears\n", capture_output=True, timeout=180)
     assert (said.returncode, said.stdout) == (0, b"Done.\n")
     found = work.session()
     prompt, _, attached = found["arguments"]["prompt"].partition("\n\n")
@@ -126,14 +126,14 @@ def test_piped_text_is_attached_to_the_prompt_and_recorded(work: AgentFolder) ->
 
 @pytest.mark.slow
 def test_nothing_is_attached_from_an_empty_pipe(work: AgentFolder) -> None:
-    said = subprocess.run([PERDURE, *work.script("Done."), "--once"], input=b"", capture_output=True, timeout=60)
+    said = subprocess.run([PERDURE, *work.script("Done."), "--once"], input=b"", capture_output=True, timeout=180)
     assert (said.returncode, work.session()["arguments"]["prompt"]) == (0, "change x")
 
 
 @pytest.mark.slow
 def test_too_much_piped_text_is_refused(work: AgentFolder) -> None:
     much = b"x" * (300 << 10)
-    said = subprocess.run([PERDURE, *work.script("Done."), "--once"], input=much, capture_output=True, timeout=60)
+    said = subprocess.run([PERDURE, *work.script("Done."), "--once"], input=much, capture_output=True, timeout=180)
     assert (said.returncode, b"Standard input has more than 256 KiB." in said.stderr) == (2, True)
 
 

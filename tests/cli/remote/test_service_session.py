@@ -16,7 +16,7 @@ from tests.server.support.tokens import a_token
 from tests.server.test_serve_http import started
 
 APP = str(Path(__file__).parent / "support" / "watched_app.py")
-PATIENCE = 90.0
+PATIENCE = 180.0
 
 
 class Terminal:

@@ -23,7 +23,7 @@ APPS = (
     Path(__file__).parents[1] / "support" / "stepped_model.py",
     Path(__file__).parent / "support" / "watched_app.py",
 )
-PATIENCE = 90.0
+PATIENCE = 180.0
 ASK = {"ask_person": {"question": "Which one?", "choices": ["left", "right"]}}
 REPLIES: list[list[Any]] = [
     ["One ", "two.", ASK],

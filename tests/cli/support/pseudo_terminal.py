@@ -18,7 +18,7 @@ from typing import Self
 
 from tests.cli.support.terminal import PERDURE
 
-PATIENCE = 15.0
+PATIENCE = 180.0
 _TAKE_TERMINAL = (
     "import fcntl,os,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )

@@ -54,7 +54,7 @@ class Terminal:
 
     def process(self, *arguments: str) -> CommandResult:
         """Run the real executable, to its end."""
-        ended = subprocess.run([PERDURE, *arguments], capture_output=True, text=True, timeout=60, env=dict(os.environ))
+        ended = subprocess.run([PERDURE, *arguments], capture_output=True, text=True, timeout=180, env=dict(os.environ))
         return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
     def start(self, *arguments: str, ignoring_interrupts: bool = False) -> subprocess.Popen[str]:

@@ -22,7 +22,7 @@ from tests.client.worker.support.moments import Interceptor, bodies, start_worke
 from tests.server.support.service import OWNER, Service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.databases("sqlite", "postgres")]
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 @pytest.fixture

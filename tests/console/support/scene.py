@@ -230,7 +230,7 @@ class Scene:
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(30)
+        self._thread.join(120)
 
 
 @contextmanager

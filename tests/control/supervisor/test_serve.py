@@ -27,7 +27,7 @@ async def test_sessions_survive_the_death_of_a_worker_and_of_the_supervisor(depl
         deployment.until_exists(f"{id}-waits")
 
     holder = deployment.kill_worker_of("a")  # its lease lasts five minutes, but its process is known to be dead
-    wait_until(lambda: deployment.session("a").lease_holder not in (None, holder), "another worker has taken it", 60)
+    wait_until(lambda: deployment.session("a").lease_holder not in (None, holder), "another worker has taken it")
     (deployment.folder / "go-a").touch()
     deployment.until_status("a", "done")
     wait_until(lambda: sum(one.restarts for one in deployment.processes()) == 1, "the worker was restarted")
@@ -106,7 +106,7 @@ def test_detached_session_is_left_to_a_worker_that_takes_it(deployment: Deployme
         return dict(json.loads(printed))
 
     worker = deployment.start("worker", "--queues", "default")
-    wait_until(lambda: [one.state for one in deployment.processes()] == ["running"], "the worker runs", 60)
+    wait_until(lambda: [one.state for one in deployment.processes()] == ["running"], "the worker runs")
     served = start("a")
     assert (served["worker"], served["served_by"].endswith(f":{worker.pid}")) == (None, True)
     other_queue, other_code = start("b", "--queue", "night"), start("c", "--app", APP, "--app", "other.py")

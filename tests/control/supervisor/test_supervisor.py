@@ -69,14 +69,14 @@ def test_process_is_not_killed_for_the_time_that_the_machine_slept(folder: Path)
         (folder / "slept").touch()
         wait_until((folder / "signed").exists, "the supervisor has been woken")
         process.terminate()
-        assert process.communicate(timeout=60)[0] == "silent: exit code 7\nsigning: exit code 7\nstopped\n"
+        assert process.communicate(timeout=180)[0] == "silent: exit code 7\nsigning: exit code 7\nstopped\n"
 
 
 def test_process_that_ignores_the_signal_is_killed_with_its_group_only(folder: Path) -> None:
     with supervisor("stubborn", folder) as process:
         leader, inside, outside = (pid_in(folder / name) for name in ("leader", "inside", "outside"))
         process.terminate()
-        assert process.communicate(timeout=60)[0] == "stopped\n"
+        assert process.communicate(timeout=180)[0] == "stopped\n"
         assert process.returncode == 0
         assert (is_running(leader), is_running(inside)) == (False, False)
         assert is_running(outside)  # as a command runner, it is in a session of its own
@@ -85,19 +85,19 @@ def test_process_that_ignores_the_signal_is_killed_with_its_group_only(folder: P
 
 def test_restart_storm_stops_at_the_budget(folder: Path) -> None:
     with supervisor("failing", folder) as process:
-        said = process.communicate(timeout=60)[0]
+        said = process.communicate(timeout=180)[0]
     assert said == "a ended with exit code 7, and root may restart 2 times within 60 s\n"
     assert (process.returncode, (folder / "starts").read_text().split()) == (1, ["start"] * 3)
 
 
 def test_command_that_cannot_be_started_counts_as_a_failure(folder: Path) -> None:
     with supervisor("missing", folder) as process:
-        assert process.communicate(timeout=60)[0].startswith("a ended with exit code 127")
+        assert process.communicate(timeout=180)[0].startswith("a ended with exit code 127")
 
 
 def test_end_of_a_worker_is_reported_with_its_name(folder: Path) -> None:
     with supervisor("worker", folder) as process:
-        said = process.communicate(timeout=60)[0]
+        said = process.communicate(timeout=180)[0]
     assert re.fullmatch(r"w-1@host:7: process \d+ has ended\nstopped\n", said)
 
 

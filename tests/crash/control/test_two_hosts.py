@@ -62,19 +62,19 @@ def test_host_that_is_cut_off_loses_its_sessions_and_acts_no_more(victim: Postgr
         Host("north", tmp_path, url, sink.url, lease=LEASE) as north,
     ):
         start(store, *range(3))
-        wait_until(lambda: list(store.read_now(holders).values()) == ["north"] * 3, "north runs them", patience=60)
+        wait_until(lambda: list(store.read_now(holders).values()) == ["north"] * 3, "north runs them")
         with Host("south", tmp_path, url, sink.url, lease=LEASE):
-            wait_until(lambda: len(sink.log()) > 10, "north has acted", patience=60)
+            wait_until(lambda: len(sink.log()) > 10, "north has acted")
             north.cut()
             cut_at = store.clock.now()
-            wait_until(lambda: set(store.read_now(holders).values()) == {"south"}, "south has them", patience=60)
+            wait_until(lambda: set(store.read_now(holders).values()) == {"south"}, "south has them")
             seconds = (store.clock.now() - cut_at) / 1e6
             before = len(sink.log())
-            wait_until(lambda: len(sink.log()) > before + 3, "south acts", patience=60)
+            wait_until(lambda: len(sink.log()) > before + 3, "south acts")
             north.heal()
-            wait_until(lambda: is_done(store, 3), "all are done", patience=60)
+            wait_until(lambda: is_done(store, 3), "all are done")
         start(store, 3)  # only north is left
-        wait_until(lambda: is_done(store, 4), "north has come back", patience=60)
+        wait_until(lambda: is_done(store, 4), "north has come back")
         uids = [row.uid for row in store.read_now(session.page)]
         assert [one for uid in uids for one in store.read_now(acts_without_the_lease, uid)] == []
         assert sorted(sink.lasting().values()) == [1] * (4 * CHARGES), north.log_text()

@@ -135,7 +135,7 @@ def late_under_the_lock(channel: Channel, *, url: str, plant: str | None = None)
 
     def heal() -> None:
         proxied.proxy.fired.wait()
-        wait_until(proxied.blocked, "the client waits for the row", patience=5)
+        wait_until(proxied.blocked, "the client waits for the row")
         proxied.proxy.heal()
 
     healer = threading.Thread(target=heal)

@@ -55,7 +55,7 @@ class Ext4Image:
         run("mount", "-o", "loop", str(self.file), str(self.place))
 
     def unmount(self) -> None:
-        wait_until(self._unmounted, "the disk is not in use any more", patience=10)
+        wait_until(self._unmounted, "the disk is not in use any more")
 
     def _unmounted(self) -> bool:
         try:

@@ -61,14 +61,14 @@ def github(tmp_path: Path) -> Iterator[GitHub]:
 @pytest.mark.slow
 def test_a_comment_on_a_later_page_is_found_after_a_kill(github: GitHub) -> None:
     for name in ("first", "second"):  # they fill the first page
-        assert github.start(name).communicate(timeout=60)[1] == ""
+        assert github.start(name).communicate(timeout=180)[1] == ""
     github.hold.touch()
     killed = github.start("third")
     wait_until(lambda: github.comments() == 3, "the service has the comment")
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     github.hold.unlink()
-    out, err = github.start("third").communicate(timeout=60)
+    out, err = github.start("third").communicate(timeout=180)
     assert out.strip() == "https://github.example/repos/a/b/issues/7/comments/2", err
     assert github.comments() == 3
 
@@ -93,7 +93,7 @@ def test_every_price_is_converted_once_although_the_migration_is_killed(tmp_path
     wait_until(lambda: _columns(store) == 3, "the column is added")
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    out, err = start("data_migration", store).communicate(timeout=60)
+    out, err = start("data_migration", store).communicate(timeout=180)
     assert out == f"{-(-PRODUCTS // data_migration.BATCH)} batches\n", err
     assert _value(store, "select count(*) from product where cents = id * 100 and euros = 0") == PRODUCTS
 
@@ -116,8 +116,8 @@ def test_a_second_start_of_a_cron_job_sends_no_second_report(tmp_path: Path) -> 
             "REPORT_DAY": "2026-03-01",
             "REPORT_STORE": str(tmp_path / "s.db"),
         }
-        first = start("nightly_report", **given).communicate(timeout=60)[0]
-        second = start("nightly_report", **given).communicate(timeout=60)[0]
+        first = start("nightly_report", **given).communicate(timeout=180)[0]
+        second = start("nightly_report", **given).communicate(timeout=180)[0]
         assert first == "counting the orders of 2026-03-01\n2026-03-01: 42 orders\n"
         assert second == "2026-03-01: 42 orders\n"
         assert sink.counts() == {"kept": 1, "posted": 1}

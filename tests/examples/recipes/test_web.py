@@ -88,7 +88,7 @@ def test_a_button_in_a_chat_approves_under_the_name_of_the_person(serve: Serve, 
     app = ["--store", str(tmp_path / "web.db"), "--app", str(RECIPES / "approval_webhook.py")]
 
     def ask(*words: str) -> list[Any]:
-        ended = subprocess.run([*perdure, *words, *app, "--json"], text=True, capture_output=True, timeout=60)
+        ended = subprocess.run([*perdure, *words, *app, "--json"], text=True, capture_output=True, timeout=180)
         return [json.loads(line) for line in ended.stdout.splitlines()]
 
     ask("run", "release", "service=shop", "version=2", "--id", "r")  # here or in the server, whichever is first

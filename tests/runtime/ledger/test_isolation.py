@@ -21,7 +21,7 @@ BOTH = pytest.mark.databases("sqlite", "postgres")
 MEMORY = pytest.mark.databases("memory")
 
 
-async def until(condition: Any, limit: float = 60) -> None:
+async def until(condition: Any, limit: float = 180) -> None:
     async with asyncio.timeout(limit):
         while not condition():
             await asyncio.sleep(0.01)

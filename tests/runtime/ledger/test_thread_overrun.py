@@ -21,7 +21,7 @@ def test_a_tool_whose_thread_still_runs_is_not_started_again(folder: Path) -> No
     def review_slow_act() -> int:
         calls.append(1)
         began.set()
-        go.wait(20)
+        go.wait(120)
         return 1
 
     @review_slow_act.probe
@@ -68,7 +68,7 @@ def test_a_tool_that_outlives_its_event_loop_is_not_run_twice(folder: Path) -> N
     def review_left_act() -> int:
         calls.append(1)
         began.set()
-        go.wait(20)
+        go.wait(120)
         return len(calls)
 
     @program
@@ -109,7 +109,7 @@ def test_a_lease_is_held_exactly_while_a_thread_acts(folder: Path) -> None:
     @tool
     def review_kept_act() -> int:
         began.set()
-        go.wait(20)
+        go.wait(120)
         return 1
 
     @program

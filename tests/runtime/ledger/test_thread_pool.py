@@ -35,7 +35,7 @@ async def test_a_call_that_never_ends_takes_no_place_from_others() -> None:
     go = threading.Event()
     stuck = [call_in_thread(go.wait, (), {}) for _ in range(100)]
     try:
-        assert await asyncio.wait_for(call_in_thread(lambda: "done", (), {}), 20) == Completion("done")
+        assert await asyncio.wait_for(call_in_thread(lambda: "done", (), {}), 120) == Completion("done")
     finally:
         go.set()
     assert await asyncio.gather(*stuck) == [Completion(True)] * 100
@@ -71,4 +71,4 @@ async def test_a_forked_process_has_threads_of_its_own() -> None:
 
 
 async def _said() -> int:
-    return int((await asyncio.wait_for(call_in_thread(lambda: 7, (), {}), 20)).value)
+    return int((await asyncio.wait_for(call_in_thread(lambda: 7, (), {}), 120)).value)

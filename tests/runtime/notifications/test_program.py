@@ -50,7 +50,7 @@ async def test_a_command_that_takes_too_long_is_stopped_with_its_children(tmp_pa
     with pytest.raises(asyncio.CancelledError):
         await sending
     for pid in (tmp_path / "pids").read_text().split():
-        wait_until(partial(_ended, int(pid)), "it was stopped", 60)
+        wait_until(partial(_ended, int(pid)), "it was stopped")
 
 
 def _ended(pid: int) -> bool:

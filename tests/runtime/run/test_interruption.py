@@ -17,7 +17,7 @@ pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 async def interrupted(runtime: perdure.Runtime, running: asyncio.Task[SessionView], id: str = "s") -> SessionView:
     await runtime.interrupt(id, by="ada")
-    view = await asyncio.wait_for(running, 30)
+    view = await asyncio.wait_for(running, 120)
     assert (view.status, view.interrupt_requested_at) == ("waiting", None)
     return view
 
@@ -68,7 +68,7 @@ async def test_a_step_in_a_thread_ends_and_the_next_does_not_begin(target: str) 
         await asyncio.to_thread(begun.wait, 60)
         await runtime.interrupt("s", by="ada")
         release.set()
-        view = await asyncio.wait_for(running, 30)
+        view = await asyncio.wait_for(running, 120)
         assert ([one.kind for one in view.waits], computed) == (["paused"], [])
         await runtime.resume("s")
         assert (await runtime.run("s")).result == 15
@@ -230,7 +230,7 @@ async def test_a_session_with_a_doubt_is_paused_after_its_verdict(target: str) -
         await runtime.start(pushing.bind(), id="s")
         assert sorted(one.kind for one in (await runtime.run("s")).waits) == ["doubt", "timer"]
         await runtime.interrupt("s", by="ada")
-        view = await asyncio.wait_for(runtime.run("s"), 30)
+        view = await asyncio.wait_for(runtime.run("s"), 120)
         assert (view.status, view.interrupt_requested_at) == ("waiting", None)
         assert view.pause_requested_at is not None
         (effect,) = [one async for one in runtime.effects(session="s")]

@@ -142,7 +142,7 @@ async def test_nested_groups_park_and_continue(world: World) -> None:
             made = [outer.create_task(branch(name)) for name in ("l", "r")]
         return [text for one in made for text in one.result()]
 
-    view = await asyncio.wait_for(world.run(nested.bind()), 5)
+    view = await asyncio.wait_for(world.run(nested.bind()), 120)
     assert len(view.waits) == 4
     assert await answered(world) == ["yes"] * 4
 

@@ -33,5 +33,5 @@ async def run_and_kill(target: str, calls: str, kill_at: int) -> int:
     """The exit code of a process that makes these calls of `rt`. With `kill_at` 0 it is not killed."""
     script = _SCRIPT.format(calls=textwrap.indent(textwrap.dedent(calls).strip(), " " * 8))
     command = [sys.executable, "-c", script, target, str(kill_at)]
-    ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=60)
+    ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=180)
     return ended.returncode

@@ -33,5 +33,5 @@ except perdure.PerdureError as error:
 @pytest.mark.slow
 def test_a_file_size_limit_is_reported_as_a_full_store(folder: Path) -> None:
     command = [sys.executable, "-c", SCRIPT, str(folder / "a.db")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert ended.stdout.strip() == "store-full", ended.stderr

@@ -59,19 +59,19 @@ def test_a_write_without_a_version_never_conflicts(store: Store, first: bool) ->
     def slowly(tx: StoreTransaction) -> object:
         result = written.run(tx)
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(120)
         return result
 
     threads = [threading.Thread(target=store.write_now, args=(Move("slow", "outsider", slowly),))]
     threads[0].start()
-    assert inside.wait(10)
+    assert inside.wait(120)
     threads.append(threading.Thread(target=store.write_now, args=(fact.remember(two, "bob", "s", "k", "bob's"),)))
     threads[1].start()
     waiting = "select 1 from pg_locks where not granted"
     wait_until(lambda: bool(store.read_now(lambda tx: tx.execute(waiting, ()))), "the second writer waits")
     go_on.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
     now = store.read_now(fact.get, "s", "k")
     assert now is not None
     assert (now.value, now.version) == ("bob's", 2 if first else 3)

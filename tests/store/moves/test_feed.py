@@ -98,7 +98,7 @@ def test_two_processes_give_each_event_one_number(store: Store, target: str) -> 
         for one in threads:
             one.start()
         for one in threads:
-            one.join(timeout=60)
+            one.join(timeout=180)
     whole = read(store)
     assert [one.position for one in whole] == list(range(1, len(committed(store)) + 1))
     assert {(one.session_uid, one.number) for one in whole} == committed(store)

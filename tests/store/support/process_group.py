@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Ready = Callable[[], None]
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class ProcessGroup:

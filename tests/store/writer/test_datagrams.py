@@ -22,7 +22,7 @@ from perdure.testing.proxy import wait_until
 from tests.forked import fork
 from tests.store.support.sessions import a_session
 
-SOON = 30.0
+SOON = 120.0
 LISTENER = """
 import asyncio, sys
 from perdure.store.store import open_store

@@ -30,7 +30,7 @@ async def a_busy_writer(store: Store) -> AsyncIterator[None]:
 
     def linger(tx: StoreTransaction) -> None:
         inside.set()
-        assert go_on.wait(20)
+        assert go_on.wait(120)
 
     busy = asyncio.create_task(store.write(plain(linger)))
     assert await asyncio.to_thread(inside.wait, 20)
@@ -164,7 +164,7 @@ async def test_a_cancelled_caller_does_not_undo_its_move(store: Store) -> None:
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
     assert leaving.cancelled()
-    wait_until(lambda: store.read_now(inbox.get, uid, "m-1") is not None, "the move is there", 10)
+    wait_until(lambda: store.read_now(inbox.get, uid, "m-1") is not None, "the move is there")
 
 
 @pytest.mark.databases("sqlite", "files", "postgres")

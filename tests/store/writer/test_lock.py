@@ -76,7 +76,7 @@ def test_a_second_writer_waits_until_the_lock_is_released(folder: Path) -> None:
     thread.start()
     assert not inside.wait(0.05)
     first.release()
-    assert inside.wait(10)
+    assert inside.wait(120)
     thread.join()
     first.close()
     second.close()
@@ -98,7 +98,7 @@ def test_a_stopped_process_in_the_line_is_named_too(folder: Path) -> None:
         os.kill(other.pid, signal.SIGSTOP)
         thread.start()
         told.wait(1)
-    thread.join(10)
+    thread.join(120)
     gate.close()
     assert told.is_set()
 
@@ -123,7 +123,7 @@ def test_a_child_that_survives_counts_as_life(folder: Path) -> None:
     assert parent.wait() == -signal.SIGKILL
     assert life_of(folder, "worker") is Liveness.ALIVE
     os.kill(child, signal.SIGKILL)
-    wait_until(lambda: life_of(folder, "worker") is Liveness.DEAD, "the child is dead", 10)
+    wait_until(lambda: life_of(folder, "worker") is Liveness.DEAD, "the child is dead")
 
 
 def test_a_closed_presence_leaves_no_file(folder: Path) -> None:

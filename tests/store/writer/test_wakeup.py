@@ -23,7 +23,7 @@ from tests.store.support.process_group import ProcessGroup, Ready
 from tests.store.support.sessions import a_holder, a_session
 
 FOREVER = 600.0  # a poll that no test lives to see
-SOON = 20.0
+SOON = 120.0
 
 
 async def first(events: AsyncIterator[Event], count: int) -> list[int]:

@@ -63,10 +63,10 @@ class Deployment:
         return self._store.read_now(session.find, id)
 
     def until_status(self, id: str, *statuses: str) -> None:
-        wait_until(lambda: self.session(id).status in statuses, f"session {id} is {statuses}", 60)
+        wait_until(lambda: self.session(id).status in statuses, f"session {id} is {statuses}")
 
     def until_exists(self, name: str) -> None:
-        wait_until((self.folder / name).exists, f"{name} exists", 60)
+        wait_until((self.folder / name).exists, f"{name} exists")
 
     def lines(self) -> list[str]:
         path = self.folder / "lines"
@@ -94,7 +94,7 @@ class Deployment:
             found[:] = [one for one in self.processes() if one.state != "dead"]
             return len(found) > 1 and {one.state for one in found} == {"running"}
 
-        wait_until(runs, "the tree runs", 90)
+        wait_until(runs, "the tree runs")
         return found
 
     def kill_worker_of(self, id: str) -> str:

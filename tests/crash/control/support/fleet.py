@@ -19,7 +19,7 @@ from perdure.testing.proxy import wait_until
 
 APP = Path(__file__).with_name("app.py")
 TOKEN = "CONTROL_SOAK_TOKEN"
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class Fleet:
@@ -107,7 +107,7 @@ class Fleet:
         except subprocess.TimeoutExpired:
             left.append("the supervisor did not stop")
         with suppress(TimeoutError):
-            wait_until(lambda: not processes_of(self.token), "no process is left", patience=10)
+            wait_until(lambda: not processes_of(self.token), "no process is left")
         return left + [f"process {pid}: {command_of(pid)}" for pid in processes_of(self.token)]
 
     def log_text(self) -> str:

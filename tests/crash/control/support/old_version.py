@@ -44,7 +44,7 @@ def _last_before(path: str) -> str | None:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True, timeout=180)
     return done.stdout
 
 
@@ -52,5 +52,5 @@ def run_old(package: Path, home: Path, *arguments: str) -> subprocess.CompletedP
     """Run Python with the older Perdure."""
     environment = os.environ | {"PYTHONPATH": f"{package}:{ROOT}", "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
     return subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=180, check=False
     )

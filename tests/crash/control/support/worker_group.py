@@ -12,7 +12,7 @@ from typing import Self
 
 APP = Path(__file__).with_name("app.py")
 ROOT = Path(__file__).parents[4]
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class WorkerGroup:

@@ -68,7 +68,7 @@ def executed(command: str, programs: Path, work: Path) -> list[list[str]]:
         start_new_session=True,
     )
     try:
-        process.wait(30)
+        process.wait(120)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
