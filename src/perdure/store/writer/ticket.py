@@ -78,31 +78,42 @@ class Outbox:
     """Answers for one event loop, which is woken once for all answers that arrive before it reads them.
 
     Made in that loop's thread. An `eventfd` wakes the loop where there is one; it costs half of `call_soon_threadsafe`.
+    A loop does not tell when it is closed, so the `eventfd` of a closed one is closed when the next is made.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._answered: deque[Ticket[Any]] = deque()
         self._woken = False
         self._bell: int | None = None
+        self._ringing = threading.Lock()  # never write to a number that is another file by now
         if hasattr(os, "eventfd"):
-            bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            weakref.finalize(loop, os.close, bell)
-            with suppress(NotImplementedError):
-                loop.add_reader(bell, self._deliver)
-                self._bell = bell
+            close_bells_of_closed_loops()
+            self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            weakref.finalize(loop, self.close_bell)
+            try:
+                loop.add_reader(self._bell, self._deliver)
+            except NotImplementedError:
+                self.close_bell()
 
     def put(self, ticket: Ticket[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._answered.append(ticket)
         if self._woken:
             return
         self._woken = True
-        if self._bell is not None:
-            os.eventfd_write(self._bell, 1)
-            return
+        with self._ringing:
+            if self._bell is not None:
+                os.eventfd_write(self._bell, 1)
+                return
         try:
             loop.call_soon_threadsafe(self._deliver)
         except RuntimeError:  # the loop is closed: no coroutine waits any more
             self._answered.clear()
+
+    def close_bell(self) -> None:
+        with self._ringing:
+            bell, self._bell = self._bell, None
+        if bell is not None:
+            os.close(bell)
 
     def _deliver(self) -> None:
         if self._bell is not None:
@@ -114,6 +125,14 @@ class Outbox:
 
 
 _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
+
+
+def close_bells_of_closed_loops() -> None:
+    """A closed loop may wait long for the garbage collector, and its `eventfd` with it."""
+    with suppress(RuntimeError):  # another thread adds a loop: left to the next call
+        for loop, outbox in list(_outboxes.items()):
+            if loop.is_closed():
+                outbox.close_bell()
 
 
 def answer(tickets: Iterable[Ticket[Any]]) -> None:
