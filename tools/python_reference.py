@@ -13,6 +13,7 @@ import msgspec
 
 import perdure
 from examples import reference as examples
+from perdure.runtime.part_method import PartMethod
 
 WIDTH = 100
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -107,6 +108,7 @@ def _stub(found: type, name: str) -> Iterator[str]:
                 yield f"    {member}: {_plain(inspect.signature(get).return_annotation)}"  # type: ignore[arg-type]
                 continue
             function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+            function = value.method if isinstance(value, PartMethod) else function
             if inspect.isfunction(function):
                 if isinstance(value, classmethod):
                     yield "    @classmethod"

@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+import perdure
 from perdure import errors
 from perdure.client.problems import error_of
 from perdure.client.remote_runtime import RemoteRuntime
-from perdure.client.verbs import RECORDED, REFUSED, UNSENT, VERBS, answer_type, public_verbs
+from perdure.client.verbs import RECORDED, REFUSED, UNSENT, VERBS, answer_type
 from perdure.errors import ConfigError, PerdureError, StoreUnavailable
+from perdure.runtime.part_method import verbs_of
 from perdure.runtime.runtime import Runtime
 from perdure.server.operation import Operation
 from perdure.server.operations import TABLE
@@ -22,7 +24,7 @@ from perdure.server.problem import answer, status_of
 
 OWN = {
     "add_schedule", "audit_feed", "audit_head", "audit_report", "remove_notification_channel", "retry_notifications",
-    "stream", "archive_all", "artifact", "audit", "audit_questions", "backfill", "close", "complete",
+    "stream", "archive_all", "artifact", "audit", "audit_questions", "backfill", "complete",
     "events", "export", "failed", "forget_fact", "import_", "policy_versions", "remove_order",
     "remove_principal", "remove_schedule", "result", "result_of", "retry_all", "revoke_token", "rotate_token",
     "run", "set_policy", "start", "start_many", "verify_fact",
@@ -42,13 +44,22 @@ def operation_of(verb: str) -> Operation:
     return found[0]
 
 
+@pytest.fixture
+def remote() -> perdure.Runtime:
+    """A runtime over a service that no request reaches."""
+    return perdure.connect("http://127.0.0.1:9", "prd_token", patience=0)
+
+
 def test_every_verb_that_is_not_asked_is_defined_or_refused() -> None:
-    assert sorted([*VERBS, *REFUSED, *OWN]) == sorted(public_verbs())
+    assert sorted([*VERBS, *REFUSED, *OWN]) == sorted(verbs_of(Runtime))
     assert OWN - vars(RemoteRuntime).keys() == set()
-    for verb, reason in REFUSED.items():
-        with pytest.raises(ConfigError, match=f"`{verb}` does not work through a service") as refused:
-            getattr(RemoteRuntime, verb)(None)
-        assert refused.value.hint == reason
+
+
+@pytest.mark.parametrize("verb", sorted(REFUSED))
+async def test_verb_that_needs_the_store_is_refused(remote: perdure.Runtime, verb: str) -> None:
+    with pytest.raises(ConfigError, match=f"`{verb}` does not work through a service") as refused:
+        await getattr(remote, verb)()
+    assert refused.value.hint == REFUSED[verb]
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -58,15 +69,16 @@ def test_operation_takes_each_parameter_and_returns_what_the_verb_returns(verb: 
     given = [name for name in inspect.signature(getattr(Runtime, verb)).parameters if name not in ("self", RECORDED)]
     in_path = [name for name in given if f"{{{name}}}" in VERBS[verb].path]
     assert sorted(set(given) - set(in_path) - known - UNSENT.get(verb, set())) == []
-    kind = answer_type(verb)
+    kind = answer_type(verbs_of(Runtime)[verb])
     returned = operation.answer
     page: Any = Page
     assert returned in (kind, page[kind]) or page[kind] in getattr(returned, "__orig_bases__", ())
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
-def test_signature_is_that_of_the_runtime(verb: str) -> None:
-    assert inspect.signature(getattr(RemoteRuntime, verb)) == inspect.signature(getattr(Runtime, verb))
+async def test_signature_is_that_of_the_runtime(remote: perdure.Runtime, verb: str) -> None:
+    async with perdure.open("memory:") as local:
+        assert inspect.signature(getattr(remote, verb)) == inspect.signature(getattr(local, verb))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

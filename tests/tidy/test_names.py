@@ -6,6 +6,7 @@ import re
 import perdure
 from perdure import Intent, errors
 from perdure.domain.record import Record
+from perdure.runtime.part_method import verbs_of
 from tests.tidy.source import ROOT, files, relative, text
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "base", "misc"}
@@ -43,8 +44,7 @@ def test_star_import_leaves_the_builtin_open_alone() -> None:
 async def test_completion_lists_what_users_may_call() -> None:
     async with perdure.open("memory:") as rt, perdure.Worker(rt) as worker:
         shown = {name for name in dir(rt) if not name.startswith("_")}
-        methods = {name for name, one in vars(perdure.Runtime).items() if callable(one) and not name.startswith("_")}
-        assert shown == methods - {"life_of"} | {"by", "on_delta"}
+        assert shown == {*verbs_of(perdure.Runtime), "close", "by", "on_delta"}
         assert [name for name in dir(worker) if not name.startswith("_")] == [
             "drain", "failed", "given_back", "idle", "run", "running", "runtime",
         ]  # fmt: skip

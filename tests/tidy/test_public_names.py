@@ -9,10 +9,20 @@ import pytest
 
 from tools.public_names import breakages, last_release
 
-EXPORTS = "from perdure.engine import run\nfrom perdure import testing\n__all__ = ['run']\n"
+EXPORTS = "from perdure.engine import Runtime, run\nfrom perdure import testing\n__all__ = ['Runtime', 'run']\n"
+ENGINE = """
+from perdure.requests import Requests
+from perdure.runtime.part_method import PartMethod
+def run(name, wait=0): ...
+class Runtime:
+    send = PartMethod(Requests.send)
+"""
 FILES = {
     "__init__.py": EXPORTS,
-    "engine.py": "def run(name, wait=0): ...\n",
+    "engine.py": ENGINE,
+    "requests.py": "class Requests:\n    def send(self, name, *, mode=None): ...\n",
+    "runtime/__init__.py": "",
+    "runtime/part_method.py": "class PartMethod: ...\n",
     "testing/__init__.py": "def check(): ...\n",
 }
 
@@ -46,11 +56,20 @@ def test_moved_private_module_is_no_breaking_change(package: Path) -> None:
     assert breakages(package.parents[1], "v0.1.0") == []
 
 
+def test_verb_and_plain_method_are_the_same(package: Path) -> None:
+    git(package, "tag", "v0.1.0")
+    plain = ENGINE.replace("send = PartMethod(Requests.send)", "def send(self, name, *, mode=None): ...")
+    (package / "engine.py").write_text(plain)
+    assert breakages(package.parents[1], "v0.1.0") == []
+
+
 @pytest.mark.parametrize(
     ("name", "code", "broken"),
     [
-        ("__init__.py", "__all__ = []\n", "run"),
-        ("engine.py", "def run(name): ...\n", "wait"),
+        ("__init__.py", EXPORTS.replace(", run", "").replace(", 'run'", ""), "run"),
+        ("engine.py", ENGINE.replace(", wait=0", ""), "wait"),
+        ("engine.py", ENGINE.replace("send = PartMethod(Requests.send)", "pass"), "send"),
+        ("requests.py", "class Requests:\n    def send(self, name): ...\n", "mode"),
         ("testing/__init__.py", "", "check"),
     ],
 )

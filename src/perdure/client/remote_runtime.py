@@ -5,7 +5,7 @@ Sessions run on the workers of the service. `run`, `complete` and `result` wait 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -32,6 +32,7 @@ from perdure.ids import encode
 from perdure.interchange.export import Exported
 from perdure.runtime.audit import Moment
 from perdure.runtime.definitions.program import PROGRAMS, Bound, check_bound, get_program
+from perdure.runtime.part_method import PartMethod
 from perdure.runtime.policies import PolicyView
 from perdure.runtime.queries import SessionView, waiting_sentence
 from perdure.runtime.runtime import Runtime
@@ -57,8 +58,9 @@ class RemoteRuntime(Runtime):
             raise ConfigError("This runtime is a service: it has no store here.", hint="Use its verbs.")
         raise AttributeError(name)
 
-    def __dir__(self) -> list[str]:
-        return sorted({one for one in dir(type(self)) if not one.startswith("_")} | {"by"})
+    def bind(self, verb: PartMethod[..., Any]) -> Callable[..., Any]:
+        """A verb that is not defined here: a request to the service."""
+        return verbs.request_of(verb, self.connection)
 
     def close(self) -> None:
         """Nothing must be closed in order; `async with` ends the connections."""
@@ -295,6 +297,3 @@ class RemoteRuntime(Runtime):
         if view.program in PROGRAMS:
             return get_program(view.program).signature.decode_result(encode(view.result))
         return view.result
-
-
-verbs.complete(RemoteRuntime)

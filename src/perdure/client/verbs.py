@@ -13,19 +13,15 @@ from datetime import datetime
 from enum import Enum
 from functools import cache, wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET
 
-from perdure.client.connection import ServiceCall, encode_body
+from perdure.client.connection import ServiceCall, ServiceConnection, encode_body
 from perdure.errors import ConfigError
-from perdure.runtime import runtime as runtime_module
-from perdure.runtime.runtime import Runtime
-
-if TYPE_CHECKING:
-    from perdure.client.remote_runtime import RemoteRuntime
+from perdure.runtime.part_method import PartMethod
 
 RECORDED = "by"
 
@@ -125,30 +121,15 @@ UNSENT: Mapping[str, frozenset[str]] = MappingProxyType({"fork": frozenset({"lin
 
 
 @cache
-def _late_types() -> dict[str, Any]:
-    """The types of answers that the runtime imports only for type checkers."""
-    from perdure.control.branches.files import FileDiff
-    from perdure.control.branches.rewind import RewindResult
-    from perdure.control.brief import Brief
-    from perdure.control.doctor.report import DoctorReport
-    from perdure.control.verification import Verification
-
-    return {one.__name__: one for one in (Brief, DoctorReport, FileDiff, RewindResult, Verification)}
-
-
-@cache
-def answer_type(verb: str) -> Any:
+def answer_type(verb: PartMethod[..., Any]) -> Any:
     """What a verb returns; of a verb that lists, the type of one item."""
-    function = getattr(Runtime, verb)
-    only = {"return": function.__annotations__["return"]}
-    holder = type("Holder", (), {"__annotations__": only, "__module__": runtime_module.__name__})
-    found = get_type_hints(holder, vars(runtime_module), _late_types())["return"]
+    found = get_type_hints(verb.method)["return"]
     return found if is_one(verb) else get_args(found)[0]
 
 
-def is_one(verb: str) -> bool:
+def is_one(verb: PartMethod[..., Any]) -> bool:
     """Whether a verb returns one thing, and not an iterator."""
-    return inspect.iscoroutinefunction(getattr(Runtime, verb))
+    return inspect.iscoroutinefunction(verb.method)
 
 
 def call_of(verb: str, signature: inspect.Signature, given: Mapping[str, Any]) -> ServiceCall:
@@ -157,7 +138,7 @@ def call_of(verb: str, signature: inspect.Signature, given: Mapping[str, Any]) -
     rest = {
         name: value
         for name, value in given.items()
-        if name not in ("self", RECORDED) and value is not UNSET and value is not signature.parameters[name].default
+        if name != RECORDED and value is not UNSET and value is not signature.parameters[name].default
     }
     if wrong := sorted(UNSENT.get(verb, frozenset()) & rest.keys()):
         raise ConfigError(f"`{wrong[0]}` of `{verb}` does not work through a service.", hint="Use it on the store.")
@@ -186,54 +167,25 @@ def text_of(value: Any) -> str:
     return str(value.value if isinstance(value, Enum) else value)
 
 
-def refuse(verb: str) -> Callable[..., Any]:
-    """The verb, where it cannot work."""
+def request_of(verb: PartMethod[..., Any], connection: ServiceConnection) -> Callable[..., Any]:
+    """A verb as a request to a service; one that cannot work there is refused when it is called."""
+    signature = inspect.signature(verb.method)
+    unbound = signature.replace(parameters=list(signature.parameters.values())[1:])
 
-    def refused(*_: Any, **__: Any) -> Any:
-        raise ConfigError(f"`{verb}` does not work through a service.", hint=REFUSED[verb])
+    def call(args: tuple[Any, ...], named: dict[str, Any]) -> ServiceCall:
+        if verb.name in REFUSED:
+            raise ConfigError(f"`{verb.name}` does not work through a service.", hint=REFUSED[verb.name])
+        return call_of(verb.name, unbound, unbound.bind(*args, **named).arguments)
 
-    return refused
+    async def one(*args: Any, **named: Any) -> Any:
+        answer = await connection.ask(call(args, named))
+        return msgspec.json.decode(answer.content, type=answer_type(verb))
 
-
-def complete(kind: type[RemoteRuntime]) -> None:
-    """Give the class every verb of a runtime that it does not define: those of the table as requests."""
-    for verb in public_verbs():
-        if verb in vars(kind):
-            continue
-        if verb in VERBS:
-            setattr(kind, verb, request_method(verb))
-        elif verb in REFUSED:
-            setattr(kind, verb, refuse(verb))
-
-
-def public_verbs() -> list[str]:
-    """What users may call on a runtime."""
-    public = {name: one for name, one in vars(Runtime).items() if not name.startswith("_")}
-    return [name for name, one in public.items() if inspect.isfunction(one) and name not in Runtime._INTERNAL]
-
-
-def request_method(verb: str) -> Callable[..., Any]:
-    """A verb of the runtime as a request."""
-    local = getattr(Runtime, verb)
-    signature = inspect.signature(local)
-
-    def given(args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        return dict(signature.bind(*args, **named).arguments)
-
-    if is_one(verb):
-
-        @wraps(local)
-        async def one(*args: Any, **named: Any) -> Any:
-            call = call_of(verb, signature, given(args, named))
-            answer = await args[0].connection.ask(call)
-            return msgspec.json.decode(answer.content, type=answer_type(verb))
-
-        return one
-
-    @wraps(local)
     def many(*args: Any, **named: Any) -> AsyncIterator[Any]:
-        call, runtime = call_of(verb, signature, given(args, named)), args[0]
-        found: AsyncIterator[Any] = runtime.connection.listing(call.path, answer_type(verb), call.query)
+        request = call(args, named)
+        found: AsyncIterator[Any] = connection.listing(request.path, answer_type(verb), request.query)
         return found
 
-    return many
+    bound = wraps(verb.method)(one if is_one(verb) else many)
+    bound.__signature__ = unbound  # type: ignore[attr-defined]  # without the `self` of the part
+    return bound

@@ -1,4 +1,4 @@
-"""Operations on whole sessions and stores: what `Runtime` offers and this layer does.
+"""Operations on whole sessions and stores, as verbs of `Runtime`.
 
 Each method calls the function that the command of the same name calls. `Runtime` imports this module when one of them
 is first used, because it is below this layer and must not depend on it otherwise.
@@ -57,9 +57,15 @@ class Operations:
         self._store = runtime.store
 
     async def export(
-        self, name: str, to: Place | None, *, move: bool, sign: bool, files: bool, max_files_size: str | int,
-        thin: bool, by: str | None,
+        self, name: str, to: str | Path | IO[bytes] | None = None, *, move: bool = False, sign: bool = False,
+        files: bool = True, max_files_size: str | int = "1G", thin: bool = False, by: str | None = None,
     ) -> Exported:  # fmt: skip
+        """Write a session as a bundle: a .zip file, a folder, or into a binary stream; ID.zip without `to`.
+
+        A copy changes nothing here. A move seals the session here; it continues where the bundle is imported. The
+        bundle of an agent carries the snapshots of its folder, unless `files` is false; `thin` leaves out what a remote
+        has.
+        """
         key = signing_key() if sign else None  # before anything is sealed
         most = parse_size(str(max_files_size))
         found = await self._store.read(session.find, name)
@@ -81,9 +87,17 @@ class Operations:
         return done
 
     async def import_(
-        self, source: Place, *, id: str | None, take_back: bool, keep: Collection[str] | None, signed_by: str | None,
-        into: str | Path | None, files: bool, keep_owner: bool, by: str | None,
+        self, source: str | Path | IO[bytes], *, id: str | None = None, take_back: bool = False,
+        keep: Collection[str] | None = None, signed_by: str | None = None, into: str | Path | None = None,
+        files: bool = True, keep_owner: bool = False, by: str | None = None,
     ) -> ImportedSession:  # fmt: skip
+        """Import a bundle. `keep` names the permissions of the bundle that are not dropped, or `all`.
+
+        Without `keep`, a bundle that this user exported keeps them, and any other loses them. `signed_by` is the name
+        of a known key that must have signed the bundle, or `any-known`. `into` is the folder that the session works in
+        here: a clone of its repository, or a new folder for its files. You own the session, unless `keep_owner`, which
+        an owner of the store may say.
+        """
         with ExitStack() as opened:
             path = await asyncio.to_thread(opened.enter_context, _as_path(source))
             bundle = await asyncio.to_thread(opened.enter_context, open_checked(path, signed_by=signed_by))
@@ -95,24 +109,32 @@ class Operations:
                 into=None if into is None else _absolute(into),
             )  # fmt: skip
 
-    async def merge(self, name: str, *, mark: bool) -> MergeResult:
+    async def merge(self, name: str, *, mark: bool = False) -> MergeResult:
+        """Merge the files of a branch into the folder of its parent; with `mark`, conflicts between markers."""
         return await merge.merge(self._runtime, name, mark=mark)
 
-    async def rewind(self, name: str, *, to: int, id: str | None) -> RewindResult:
+    async def rewind(self, name: str, *, to: int, id: str | None = None) -> RewindResult:
+        """Branch an agent's session at event `to`, with the files as they were; it waits for the next message."""
         return await rewind.rewind(self._runtime, name, to=to, id=id)
 
-    async def plan_rewind(self, name: str, *, to: int | None, snapshot: str | None) -> RewindPlan:
+    async def plan_rewind(self, name: str, *, to: int | None = None, snapshot: str | None = None) -> RewindPlan:
+        """What a rewind of the session's own folder would change; nothing but a snapshot of what is there is made."""
         return await in_place_rewind.plan_rewind(self._runtime, name, to=to, snapshot=snapshot)
 
     async def rewind_in_place(self, plan: RewindPlan) -> InPlaceRewind:
+        """Put the files of a session's own folder back as planned; a path that changed meanwhile is left alone."""
         return await in_place_rewind.rewind_in_place(self._runtime, plan)
 
-    async def diff(self, name: str, *, first: int | None, last: int | None, parent: bool, stat: bool) -> FileDiff:
+    async def diff(
+        self, name: str, *, first: int | None = None, last: int | None = None, parent: bool = False, stat: bool = False
+    ) -> FileDiff:
+        """What an agent changed in its files: since its start, between two events, or against its parent."""
         uid = (await self._store.read(session.find, name)).uid
         await self._runtime.queries.access.note("artifact", uid, subject="diff")
         return await files.diff(self._runtime, name, first=first, last=last, parent=parent, stat=stat)
 
     async def brief(self, name: str) -> Brief:
+        """A handover summary of a session, made from its record."""
         beside = storage_folder(self._runtime)
         uid = (await self._store.read(session.find, name)).uid
         await self._runtime.queries.access.note("transcript", uid, detail="brief")
@@ -123,14 +145,23 @@ class Operations:
         return await self._store.read(read)
 
     async def prune(
-        self, *, ended: str | float | None, access: str | float | None, plan: bool
-    ) -> PruneReport:  # fmt: skip
+        self, *, ended: str | float | None = None, access: str | float | None = None, plan: bool = False
+    ) -> PruneReport:
+        """Remove snapshots that no session refers to, and folders of branches that have ended.
+
+        With `ended`, also the snapshots of sessions that ended longer ago than that; with `access`, also the lines of
+        the access log that are older than that; with `plan`, only report.
+        """
         return await prune.prune_all(self._runtime, ended=ended, access=access, plan=plan)
 
-    async def verify(self, name: str | None) -> Verification:
+    async def verify(self, name: str | None = None) -> Verification:
+        """Check that the log of one session, or of all, is complete, and that the rows agree with it."""
         return await self._store.read(verify_sessions, name, lambda _: None)
 
-    async def audit_head(self, to: str | Path | None, *, sign: bool, by: str | None) -> AuditHead:
+    async def audit_head(
+        self, to: str | Path | None = None, *, sign: bool = False, by: str | None = None
+    ) -> AuditHead:  # fmt: skip
+        """The end of every log of the store, to be kept elsewhere; `to` writes it to a file and records that."""
         name = by or self._runtime.by
         made = await self._store.read(head.take, signing_key() if sign else None, name)
         if to is not None:
@@ -138,25 +169,30 @@ class Operations:
             await self._store.write(head.record(made, by=name))
         return made
 
-    async def audit_verify(self, against: str | Path, *, signed_by: str | None) -> HeadReport:
+    async def audit_verify(self, against: str | Path, *, signed_by: str | None = None) -> HeadReport:
+        """Compare the store with a head of it; `signed_by`: the name of the key that must have signed the head."""
         kept = await asyncio.to_thread(head.read, _absolute(against))
         if signed_by is not None:
             require(signer_of(kept.signature), signed_by, "head")
         return await self._store.read(compare, kept)
 
-    async def audit_report(self, since: Moment, until: Moment) -> str:
+    async def audit_report(self, *, since: Moment = "7d", until: Moment = None) -> str:
+        """A report on a range of time as one HTML page, with plots and tables and without scripts."""
         span = read_range(since, until, self._store.clock.now())
         return page(await self._store.read(gather, span))
 
     async def roles(self) -> RoleReport:
+        """The roles of a store on PostgreSQL, and whether their rights in the database are the declared ones."""
         if self._store.database.dialect != "postgres":
             raise ConfigError(f"{self._store.target} has no roles.", hint="Roles need a store on PostgreSQL.")
         return await self._store.read(examine_roles)
 
-    async def apply_roles(self, prefix: str | None) -> RoleReport:
+    async def apply_roles(self, prefix: str | None = None) -> RoleReport:
+        """Make these roles, and give them their rights; this needs the owner of the tables, or a superuser."""
         return await asyncio.to_thread(apply_roles, self._store.target, prefix)
 
-    async def doctor(self, *, deep: bool) -> DoctorReport:
+    async def doctor(self, *, deep: bool = False) -> DoctorReport:
+        """The condition of the store, which guarantees hold, and what to do; `deep` reads all of it."""
         return await asyncio.to_thread(diagnose, self._store.target, deep=deep)
 
 

@@ -31,25 +31,31 @@ class Audit:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def questions(self) -> list[AuditQuestion]:
+    def audit_questions(self) -> list[AuditQuestion]:
+        """The questions of an audit, with their parameters, their columns, and the indexes that answer them."""
         return list(QUESTIONS.values())
 
-    async def ask(
-        self, name: str, parameters: dict[str, str | None], since: Moment, until: Moment, limit: int | None
-    ) -> AsyncIterator[AuditRow]:
+    async def audit(
+        self, /, question: str, *, since: Moment = None, until: Moment = None, limit: int | None = None,
+        **parameters: str | None,
+    ) -> AsyncIterator[AuditRow]:  # fmt: skip
+        """The rows that answer a question; `since` and `until`: "7d" (before now), a date in UTC, or a datetime."""
         span = read_range(since, until, self._store.clock.now())
         after, left = None, answers.FOREVER if limit is None else limit
         while left > 0 and (
             rows := await self._store.read(
-                answers.page, name, parameters, span, after=after, limit=min(left, answers.PAGE)
+                answers.page, question, parameters, span, after=after, limit=min(left, answers.PAGE)
             )
         ):
             for row in rows:
                 yield row
             after, left = rows[-1].key, left - len(rows)
 
-    async def feed(self, after: int, *, follow: bool, poll: float = POLL) -> AsyncIterator[FeedEvent]:
-        """Every committed event after a position, in the order of the feed; with `follow`, each new one as it comes."""
+    async def audit_feed(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[FeedEvent]:
+        """Every committed event of the store once, in one order; `after` is the position of the last one that you have.
+
+        Keep the position of an event when you have processed it: then none is missed, and the last may come again.
+        """
         swept: int | None = None
         looked = 0
         while True:
@@ -63,7 +69,7 @@ class Audit:
                     yield one
             if not follow:
                 return
-            await asyncio.sleep(poll)
+            await asyncio.sleep(POLL)
 
     async def _number(self, since: int | None) -> None:
         """Number what has no number. A login that may only read leaves that to others."""

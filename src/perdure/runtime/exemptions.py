@@ -37,11 +37,15 @@ class Exemptions:
         self._store = store
         self._by = by
 
-    async def grant(
+    async def grant_exemption(
         self, rule: str, *, because: str, session: str | None = None, repository: str | Path | None = None,
         owner: str | None = None, tool: str | None = None, expires: str | float = LASTS, uses: int | None = None,
         by: str | None = None,
     ) -> Exemption:  # fmt: skip
+        """Lift a rule of the policy for what is named, of which all must fit; `expires` may be "never" for a session.
+
+        It lifts no gate of a tool and no other rule. `uses` is how many effects may use it.
+        """
         uid = None if session is None else (await self._store.read(sessions.find, session)).uid
         scope = ExemptionScope(session_uid=uid, repository=repository_name(repository), owner=owner, tool=tool)
         if expires == NEVER and uid is None:
@@ -55,22 +59,26 @@ class Exemptions:
         )  # fmt: skip
         return await self._store.write(move)
 
-    async def revoke(self, name: str, *, because: str, by: str | None = None) -> Exemption:
-        found = await self._store.read(exemption.find, name)
+    async def revoke_exemption(self, id: str, *, because: str, by: str | None = None) -> Exemption:
+        """Revoke an exemption: it covers nothing new from now on."""
+        found = await self._store.read(exemption.find, id)
         return await self._store.write(exemption.revoke(found.id, by=by or self._by, because=because))
 
-    async def get(self, name: str) -> Exemption:
-        return await self._store.read(exemption.find, name)
+    async def exemption(self, id: str) -> Exemption:
+        """One exemption, by its id or a unique prefix of it."""
+        return await self._store.read(exemption.find, id)
 
-    async def listing(
+    async def exemptions(
         self, *, session: str | None = None, rule: str | None = None, active: bool = False
     ) -> AsyncIterator[Exemption]:
+        """Exemptions from rules of the policy, the newest first; `active`: only those that still cover something."""
         uid = None if session is None else (await self._store.read(sessions.find, session)).uid
         for one in await self._store.read(exemption.listing, uid=uid, rule=rule, active=active, limit=exemption.MANY):
             yield one
 
-    async def uses(self, name: str) -> AsyncIterator[ExemptionUse]:
-        found = await self._store.read(exemption.find, name)
+    async def exemption_uses(self, id: str) -> AsyncIterator[ExemptionUse]:
+        """The effects that used an exemption, the newest first."""
+        found = await self._store.read(exemption.find, id)
         for one in await self._store.read(exemption.uses, found.id, limit=exemption.MANY):
             yield one
 

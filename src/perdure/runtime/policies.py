@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from difflib import unified_diff
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from perdure.domain.policy import PolicyDocument, parse, shipped, shipped_text
-from perdure.domain.policy.facts import Action
 from perdure.domain.policy_version import PolicyVersion
 from perdure.errors import ConfigError, Damaged
 from perdure.runtime.definitions.durations import microseconds
@@ -23,6 +22,7 @@ from perdure.runtime.policy.recorded_calls import (
     differences,
     effect_explained,
     explained,
+    supposed_site,
 )
 from perdure.runtime.policy.repository_policy import recorded
 from perdure.runtime.queries import Queries
@@ -63,17 +63,17 @@ class Policies:
         self._values = values
         self._by = by
 
-    async def set(self, source: str, *, because: str, by: str | None) -> PolicyVersion:
-        """Make a text the active policy, if it can be read and its examples are answered as they say."""
+    async def set_policy(self, source: str, *, because: str, by: str | None = None) -> PolicyVersion:
+        """Make a text the policy of the store, for every process. It is refused if one of its examples fails."""
         parse(source)
         return await self._store.write(policy.activate(source, by=by or self._by, because=because))
 
-    async def view(self, at: int | datetime | None = None) -> PolicyView:
-        """The active version, the one of a number, or the one that was active at a time."""
+    async def get_policy(self, at: int | datetime | None = None) -> PolicyView:
+        """The active policy, or the one of a version or a time; version 0 is the one that ships."""
         return await self._store.read(view_of, at)
 
-    async def check(self, source: str, *, against: str | float | None) -> PolicyCheck:
-        """Read a policy and judge its examples; `against` says how far back past effects are judged by it."""
+    async def check_policy(self, source: str, *, against: str | float | None = None) -> PolicyCheck:
+        """Read a policy and judge its examples; with `against="7d"`, also the effects of that time, as it would."""
         document = parse(source)
         examples = sum(len(rule.examples) for rule in document.rules)
         if against is None:
@@ -82,11 +82,13 @@ class Policies:
         judged, found = await differences(self._queries.effects(since=since), document, self._store.read)
         return PolicyCheck(len(document.rules), examples, len(document.budgets), judged, tuple(found))
 
-    async def explain(
-        self, effect: str | None, tool: str | None, arguments: Mapping[str, Any] | None, *, action: Action,
-        session: str | None, site: Mapping[str, Any],
+    async def explain_policy(
+        self, effect: str | None = None, *, tool: str | None = None, arguments: Mapping[str, Any] | None = None,
+        action: Literal["do", "undo", "model"] = "do", session: str | None = None, sandbox: str | None = None,
+        network: bool | None = None, origins: Collection[str] = (), cost: float | None = None,
     ) -> PolicyExplanation:  # fmt: skip
-        """How the active policy judges an effect, or a call of a tool at a supposed site."""
+        """How the active policy judges an effect, or a call where it would run, with every rule that matches."""
+        site = supposed_site(sandbox, network, origins, cost)
         if (effect is None) == (tool is None and action != "model"):
             raise ConfigError(
                 "Name an effect, or a tool.", hint="`perdure policy explain --tool NAME --arg key=value`."
@@ -103,16 +105,19 @@ class Policies:
         facts = msgspec.structs.replace(call_explained(tool, arguments or {}, found, action), **site)
         return explained(document, version, facts, await self._store.read(recorded, found))
 
-    async def history(self) -> list[PolicyVersion]:
+    async def policy_versions(self) -> list[PolicyVersion]:
+        """Every version of the policy, the newest first."""
         return await self._store.read(policy.versions)
 
-    async def freeze(self, *, because: str, by: str | None) -> PolicyView:
+    async def freeze_policy(self, *, because: str, by: str | None = None) -> PolicyView:
+        """Stop every dispatch in every process. What has begun continues; the next call waits until the thaw."""
         await self._store.write(policy.freeze(by=by or self._by, because=because))
-        return await self.view()
+        return await self.get_policy()
 
-    async def thaw(self, *, because: str | None, by: str | None) -> PolicyView:
+    async def thaw_policy(self, *, because: str | None = None, by: str | None = None) -> PolicyView:
+        """Allow dispatches again, under the active version; sessions that waited continue."""
         await self._store.write(policy.thaw(by=by or self._by, because=because))
-        return await self.view()
+        return await self.get_policy()
 
 
 def view_of(tx: StoreTransaction, at: int | datetime | None = None) -> PolicyView:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -15,6 +15,7 @@ from perdure.domain.decision import Decision
 from perdure.domain.effect import Attempt, Effect
 from perdure.domain.event import Event
 from perdure.domain.fact import Fact
+from perdure.domain.literals import ArchivedWord, DecisionWord, EffectStateWord, ReachWord, StatusWord, WaitWord
 from perdure.domain.session import SessionRecord
 from perdure.domain.session_search import ARCHIVED, has_text
 from perdure.domain.state import SessionState
@@ -26,7 +27,7 @@ from perdure.runtime.access_log import AccessLog
 from perdure.runtime.effect_details import EffectDetails, read_details, with_artifacts
 from perdure.runtime.ledger.attempt_registry import liveness_here
 from perdure.runtime.ledger.policy import Policy
-from perdure.runtime.recovery import plan
+from perdure.runtime.recovery.plan import RecoveryStep, plan
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.workers.identity import is_here, liveness_of, worker_locks
 from perdure.store.move import StoreTransaction
@@ -82,7 +83,7 @@ class Queries:
         found, waits = await self._store.read(_with_waits, name)
         return SessionView(**self._values.of_session(found).to_dict(), waits=tuple(waits))
 
-    async def recovery_plan(self, name: str) -> list[plan.RecoveryStep]:
+    async def recovery_plan(self, name: str) -> list[RecoveryStep]:
         """What a run would do with each unsettled effect, and why; nothing is done."""
         session = await self._store.read(sessions.find, name)
         locks = worker_locks(self._store)  # a query does not make the process a worker
@@ -90,7 +91,7 @@ class Queries:
         def life_of(attempt: Attempt) -> Liveness:
             return liveness_here(attempt) if is_here(attempt.process) else liveness_of(locks, attempt.process)
 
-        return await self._store.read(plan.plan, session.uid, life_of, self._policy, self._values.shown)
+        return await self._store.read(plan, session.uid, life_of, self._policy, self._values.shown)
 
     async def state_at(self, name: str, number: int | None = None) -> SessionState:
         """Time travel: the state of a session after event `number`."""
@@ -99,13 +100,15 @@ class Queries:
         return await self._store.read(event.state_at, session.uid, number)
 
     async def sessions(
-        self, filters: Mapping[str, str | None], archived: str, search: str | None
-    ) -> AsyncIterator[SessionRecord]:
-        """Sessions, the most recently changed first."""
+        self, *, status: StatusWord | None = None, waiting_for: WaitWord | None = None, owner: str | None = None,
+        repository: str | None = None, archived: ArchivedWord = "with", search: str | None = None,
+    ) -> AsyncIterator[SessionRecord]:  # fmt: skip
+        """Sessions, the most recently changed first; `search`: with this text in their id, title or prompt."""
         if archived not in ARCHIVED:
             raise ConfigError(f"{archived!r:.80} is not one of {', '.join(ARCHIVED)}.")
         before: SessionRecord | None = None
-        given: dict[str, Any] = {**filters, "archived": ARCHIVED[archived]}
+        given: dict[str, Any] = {"status": status, "waiting_for": waiting_for, "owner": owner, "repository": repository}
+        given["archived"] = ARCHIVED[archived]
         while page := await self._store.read(sessions.page, **given, before=before):
             for before in page:
                 if not search or has_text(before, search):
@@ -130,39 +133,34 @@ class Queries:
             after = page[-1].number
 
     async def effects(
-        self, *, session: str | None = None, state: str | None = None, tool: str | None = None,
-        in_doubt: bool = False, since: int = 0, target: str | None = None, reach: str | None = None,
+        self, *, session: str | None = None, state: EffectStateWord | None = None, tool: str | None = None,
+        in_doubt: bool = False, since: int = 0, target: str | None = None, reach: ReachWord | None = None,
     ) -> AsyncIterator[Effect]:  # fmt: skip
-        """Effects, the newest first."""
+        """Effects, the newest first; of one target, such as "branch:main", or of a prefix, such as "path:deploy/*".
+
+        `reach` is how far their tools reach; "outside" are the actions that left this machine or may have.
+        """
         uid, before = await self._uid(session), None
         await self.access.note("transcript", uid, subject="effects")
-        while page := await self._store.read(
-            effects.listing,
-            uid=uid,
-            state=state,
-            tool=tool,
-            in_doubt=in_doubt,
-            since=since,
-            target=target,
-            reach=reach,
-            before=before,
-        ):
+        filters: dict[str, Any] = {"state": state, "tool": tool, "in_doubt": in_doubt, "since": since}
+        filters |= {"target": target, "reach": reach}
+        while page := await self._store.read(effects.listing, uid=uid, **filters, before=before):
             for before in page:
                 yield self._values.shown(before)
 
     async def effect(self, effect_id: str, *, session: str | None = None) -> EffectDetails:
-        """One effect with its attempts, its result and its whole output."""
+        """One effect with its attempts, its result and its whole output; by its id or a unique prefix of it."""
         found = await self._store.read(read_details, effect_id, session)
         await self.access.note("transcript", found.effect.session_uid, subject=found.effect.id)
         return await asyncio.to_thread(with_artifacts, found, self._artifact_folder)
 
     async def artifacts(self, *, session: str | None = None) -> AsyncIterator[Artifact]:
-        """What is stored as artifacts, the newest first."""
+        """Artifacts of all sessions or of one, the newest first."""
         for one in await self._store.read(artifact.listing, await self._uid(session), limit=MANY):
             yield one
 
     async def artifact(self, digest: str) -> bytes:
-        """The bytes of an artifact, given by its digest or a unique prefix, checked against the digest."""
+        """The content of an artifact, by its digest or a unique prefix of it; checked against the digest."""
         name = await self._store.read(artifact.find_digest, digest)
         directory = await self._look_at_artifact(name)
         return await asyncio.to_thread(directory.get, name)
@@ -183,7 +181,9 @@ class Queries:
     def _artifact_folder(self) -> Path | None:
         return None if self._values.directory is None else self._values.directory.folder
 
-    async def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
+    async def approvals(
+        self, *, session: str | None = None, decision: DecisionWord | None = None
+    ) -> AsyncIterator[Approval]:
         """Approvals; undecided ones come first."""
         for one in await self._store.read(
             approval.listing, uid=await self._uid(session), decision=decision, limit=MANY

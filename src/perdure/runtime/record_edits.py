@@ -14,6 +14,7 @@ from typing import Any
 
 from perdure.domain.decision import Decision
 from perdure.domain.fact import ORDERS, Fact, orders_scope, private_scope, repository_scope
+from perdure.domain.literals import TaskStateWord
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.task import Task, TaskState
 from perdure.domain.wait import WaitKind
@@ -107,7 +108,7 @@ class RecordEdits:
         return found
 
     async def orders(self, *, repository: str | Path | None = None) -> AsyncIterator[Fact]:
-        """The standing orders for agents of a repository, and those for every agent."""
+        """The standing orders for every agent, and those for agents of a repository."""
         where = _absolute(repository)
         for one in await self._store.read(fact.orders, where, limit=MANY):
             yield one
@@ -115,10 +116,7 @@ class RecordEdits:
     async def add_order(
         self, text: str, *, name: str | None = None, repository: str | Path | None = None, by: str | None = None
     ) -> Fact:
-        """Give a standing order to every agent of a repository, or to every agent; agents read it before each answer.
-
-        An order with the same name replaces the old one.
-        """
+        """Give a standing order to every agent, or to those of a repository. One of the same name is replaced."""
         if not text.strip():
             raise ConfigError("A standing order needs a text.")
         where = orders_scope(_absolute(repository))
@@ -135,7 +133,7 @@ class RecordEdits:
         self, session: str, title: str, *, id: str | None = None, parent: str | None = None, priority: int = 0,
         by: str | None = None,
     ) -> Task:  # fmt: skip
-        """Add a task to the plan of a session. Without an id, the same title is the same task, as for an agent."""
+        """Add a task to the plan of a session. Without an id, the same title is the same task."""
         if not title.strip():
             raise ConfigError("A task needs a title.")
         found = await self._store.read(sessions.find, session)
@@ -144,9 +142,12 @@ class RecordEdits:
         return await self._store.write(move)
 
     async def change_task(
-        self, session: str, id: str, state: str, *, because: str | None = None, by: str | None = None
+        self, session: str, id: str, state: TaskStateWord, *, because: str | None = None, by: str | None = None
     ) -> Task:
-        """Move a task of a session: open, active, blocked, done or dropped. The reason becomes its note."""
+        """Change the state of a task of an agent: open, active, blocked, done or dropped.
+
+        The reason becomes its note.
+        """
         found = await self._store.read(sessions.find, session)
         if state not in set(TaskState):
             raise ConfigError(f"A task cannot be {state!r:.40}; it is {', '.join(TaskState)}.")
@@ -155,7 +156,7 @@ class RecordEdits:
         return await self._store.write(task.change_from_outside(found.uid, by or self._by, id, **changes))
 
     async def settle_decision(self, session: str, id: str, outcome: str, *, by: str | None = None) -> Decision:
-        """Record the outcome of a decision of a session, given by its id or a unique prefix; also after its end."""
+        """Record the outcome of a decision of an agent, or of a program that has ended."""
         found = await self._store.read(sessions.find, session)
         made = await self._store.read(decision.find, found.uid, id)
         if found.status not in TERMINAL:

@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from perdure.domain.approval import Approval, ApprovalDecision
 from perdure.domain.effect import Effect, Verdict
 from perdure.domain.exemption import PermissionWidth
 from perdure.domain.inbox import InboxMessage, InboxMode
+from perdure.domain.literals import MessageMode, VerdictWord
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
@@ -69,7 +70,7 @@ class Requests:
         self.own_votes: deque[str] = deque(maxlen=1000)  # the approvals that this process voted on
 
     async def send(
-        self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
+        self, name: str, text: Any, *, message_id: str | None = None, mode: MessageMode = "queue", by: str | None = None
     ) -> InboxMessage:
         """Send a message to a session, from any process. The same id again is the same message."""
         session = await self._store.read(sessions.find, name)
@@ -88,7 +89,7 @@ class Requests:
         return await self._store.write(inbox.receive(session.uid, by or self._by, id, body, how))
 
     async def answer(self, wait_id: str, answer: Any, *, session: str | None = None, by: str | None = None) -> Wait:
-        """Answer a question of a session."""
+        """Answer a question; `session` is needed if several sessions have one of this id."""
         asked = await self._store.read(find_in, wait.find, wait_id, session)
         choices = (asked.detail or {}).get("choices") if isinstance(asked.detail, dict) else None
         if asked.kind not in (WaitKind.INPUT, WaitKind.QUARANTINE):
@@ -101,16 +102,21 @@ class Requests:
 
     async def approve(
         self, approval_id: str, *, session: str | None = None, by: str, because: str | None = None,
-        remember: str = PermissionWidth.ONCE,
+        remember: Literal["once", "this", "tool"] = "once",
     ) -> Approval:  # fmt: skip
-        """Approve exactly the intent that the approval is bound to; with `remember`, also later calls like it."""
+        """Approve exactly the intent that the approval is bound to.
+
+        With `remember="this"` the same call, with `"tool"` every call of its tool, is also allowed in this session
+        without asking again. Only questions of an agent's own policy can be answered so. `session` is needed if several
+        sessions have an approval of this id.
+        """
         width = _word(PermissionWidth, remember)
         return await self._vote(approval_id, session, ApprovalDecision.APPROVED, by, because, width)
 
     async def deny(
         self, approval_id: str, *, session: str | None = None, by: str, because: str | None = None
     ) -> Approval:
-        """Deny the intent that the approval is bound to."""
+        """Deny the intent that the approval is bound to. An agent's model is told the reason."""
         return await self._vote(approval_id, session, ApprovalDecision.DENIED, by, because, PermissionWidth.ONCE)
 
     async def _vote(
@@ -124,7 +130,7 @@ class Requests:
         return voted
 
     async def withdraw(self, approval_id: str, *, session: str | None = None, by: str, because: str) -> Approval:
-        """Withdraw an approval before its effect was dispatched."""
+        """Withdraw an approval, or a request for one, before the effect was dispatched; the effect is then refused."""
         asked = await self._store.read(find_in, approval.find, approval_id, session)
         return await self._store.write(withdrawal.withdraw(asked.session_uid, by, asked.id, because=because))
 
@@ -133,7 +139,7 @@ class Requests:
         await self._store.write(approval.escalate(due.session_uid, wait.TIMER, due.id))
 
     async def settle(
-        self, effect_id: str, verdict: str, *, session: str | None = None, by: str, because: str,
+        self, effect_id: str, verdict: VerdictWord, *, session: str | None = None, by: str, because: str,
         reference: str | None = None, result: Any = None,
     ) -> Effect:  # fmt: skip
         """Settle an effect in doubt: happened, absent or abandon."""
@@ -151,9 +157,8 @@ class Requests:
         await wake_branches(self._store, settled, by)
         if settled.leases:
             await leases.wake_waiting(self._store, by)
-        if (
-            view := await self._queries.get(settled.session_uid)
-        ).cancel_requested_at is not None and not view.sealed_at:
+        view = await self._queries.get(settled.session_uid)
+        if view.cancel_requested_at is not None and not view.sealed_at:
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self.cancel(view.uid, by=by)  # this effect may have kept the session from ending
         return settled
@@ -178,9 +183,7 @@ class Requests:
                 ended = await self._store.write(session_end.cancel(view.uid, actor, dead=dead))
         if ended:
             await self.wake_parent(view.uid)
-            await leases.wake_waiting(
-                self._store, actor
-            )  # a refused effect may have held leases since a verdict of absent
+            await leases.wake_waiting(self._store, actor)  # a refused effect may hold leases of a verdict of absent
         return await self._queries.get(view.uid)
 
     async def expire_deadline(self, uid: str) -> None:
@@ -239,8 +242,9 @@ class Requests:
         return bool(found)
 
     async def interrupt(self, name: str, *, by: str | None = None) -> SessionView:
-        """Stop what a session does now; then it waits for a person. A session that already does changes nothing.
+        """Stop what a session does now, wherever it runs: the model's answer, a command, a wait between retries.
 
+        An agent then waits for the next message, a program is paused. The call returns before the session has stopped.
         The children of a program are interrupted too, also those that no process runs. An agent cancels its own.
         """
         view = await self._queries.get(name)
@@ -273,7 +277,7 @@ class Requests:
         return await self._queries.get(view.uid)
 
     async def rename(self, name: str, title: str, *, by: str | None = None) -> SessionView:
-        """Give a session another title. Its id stays: it names the session in logs, bundles and other sessions."""
+        """Give a session another title; its id stays."""
         if not check_text("The title", title).strip():
             raise ConfigError("The title is empty.", hint="Give a text.")
         while (view := await self._queries.get(name)).title != title:

@@ -42,8 +42,12 @@ class Search:
         self._access = AccessLog(store)
         self._extending = asyncio.Lock()
 
-    async def hits(self, text: str, *, session: str | None = None) -> AsyncIterator[SearchHit]:
-        """Every event that answers, the last indexed first."""
+    async def search(self, text: str, *, session: str | None = None) -> AsyncIterator[SearchHit]:
+        """Events with all the words of a text, and sessions so named, the last indexed first.
+
+        Each word may be the beginning of a word; words in quotes follow one another. The first search of a store
+        indexes it, which takes a while; after that the index follows.
+        """
         query = parse_query(text)
         uid = None if session is None else (await self._store.read(sessions.find, session)).uid
         await self._extend()

@@ -32,22 +32,18 @@ class SessionEdits:
         self._by = by
 
     async def set_model(self, name: str, model: str, *, by: str | None = None) -> SessionView:
-        """Choose another model for an agent's session, from its next model call on.
-
-        It is opened here first, so that a name without a provider or without a key is refused and not recorded.
-        """
+        """Choose another model for an agent's session, from its next model call on; refused if it cannot be used."""
         view = await self._queries.get(name)
-        get_program(view.program).open_model(model, self._values.of_session(view).arguments)
+        get_program(view.program).open_model(model, self._values.of_session(view).arguments)  # refused: not recorded
         await self._store.write(session_model.set_model(view.uid, by or self._by, model))
         return await self._queries.get(view.uid)
 
     async def retry(self, name: str, *, by: str | None = None) -> SessionView:
-        """Make a failed session ready, so that it runs again in place.
+        """Make a failed session ready to run again in place: only what ended it is repeated, nothing settled is.
 
-        What is on record answers as before; only what ended the session runs again. If its child failed, the child is
-        retried first: a process that is killed in between leaves the child retried, and the session failed. All of them
-        are checked before the first is retried, because a refusal must not leave a child running. A session that waits
-        for its next retry without a person is retried now.
+        If its child failed, the child is retried first: a process that is killed in between leaves the child retried,
+        and the session failed. All of them are checked before the first is retried, because a refusal must not leave a
+        child running. A session that waits for its next retry without a person is retried now.
         """
         view = await self._queries.get(name)
         if pending := [one for one in view.waits if one.retry_numbers is not None]:

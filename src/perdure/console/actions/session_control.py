@@ -57,7 +57,7 @@ async def fork(context: ConsoleContext) -> Response:
     if context.field("do") == "rewind":
         made = (await rewind(context.runtime, context.uid, to=int(text), by=context.by, run=False)).session
     else:
-        made = await context.runtime.requests.fork(context.uid, at=int(text), by=context.by)
+        made = await context.runtime.fork(context.uid, at=int(text), by=context.by)
     return context.back("forked", to=path_of("sessions", made.id))
 
 

@@ -75,7 +75,7 @@ async def rewind(
     """
     session = await runtime.store.read(sessions.find, name)
     state, outside, lines = await runtime.store.read(_prepare, session, to)
-    branch = await runtime.requests.fork(session.uid, at=to, id=id, lines=lines, by=by)
+    branch = await runtime.fork(session.uid, at=to, id=id, lines=lines, by=by)
     if not run:
         return RewindResult(branch, session.id, to, state.snapshot, None, outside, not_kept=state.not_kept)
     problem: str | None = None

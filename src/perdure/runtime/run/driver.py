@@ -99,8 +99,12 @@ class Driver:
             if not is_started:
                 await asyncio.shield(give_back_claimed(self._runtime, holder))
 
-    async def complete(self, name: str, *, waits_out: Callable[[Wait], bool] = lambda _: True) -> SessionView:
-        """Run a session to its end, timers and children included, or until only a person can continue it.
+    async def complete(self, name: str) -> SessionView:
+        """Run a session to its end, timers and children included, or until only a person can continue it."""
+        return await self.complete_while(name, lambda _: True)
+
+    async def complete_while(self, name: str, waits_out: Callable[[Wait], bool]) -> SessionView:
+        """The same, without waiting for everything that is due later.
 
         `waits_out` selects the questions and messages with a time limit that are waited for until they are due.
         """
@@ -141,7 +145,8 @@ class Driver:
     async def undo(self, effect_id: str, *, session: str | None = None, by: str, because: str) -> Effect:
         """Undo an acknowledged effect with its tool's undo; the program then receives `EffectCompensated`.
 
-        If another process holds the session, that process does it before it leaves the session.
+        `session` is needed if several sessions have an effect of this id. If another process holds the session, that
+        process does it before it leaves the session.
         """
         asked = await self._runtime.ask_undo(effect_id, session=session, by=by, because=because)
         view = await self._runtime.get(asked.session_uid)
@@ -160,6 +165,7 @@ class Driver:
             await self._store.wakeups.wait(seen, view.uid)
 
     def result_of(self, view: SessionView) -> Any:
+        """The result of a session that has ended, as the program's type; raises `SessionFailed`."""
         if view.status != Status.DONE:
             error = view.error or {}
             said = f"Session {view.id} is {view.status}: {recorded_summary(error)}"

@@ -35,24 +35,38 @@ class FailedSessions:
         first = 0 if since is None else self._store.clock.now() - microseconds(since)
         return FailedSessionFilter(since=max(0, first), **given)
 
-    async def listing(self, wanted: FailedSessionFilter) -> AsyncIterator[SessionRecord]:
-        """Failed sessions, the oldest first."""
+    async def failed(
+        self, *, queue: str | None = None, program: str | None = None, owner: str | None = None,
+        error: str | None = None, since: str | float | None = None,
+    ) -> AsyncIterator[SessionRecord]:  # fmt: skip
+        """Failed sessions that are not retried any more, not archived, and no children.
+
+        `error` is the code or the type of the error; `since` is a duration back from now.
+        """
+        wanted = self.filter(queue=queue, program=program, owner=owner, error=error, since=since)
         after: str | None = ""
         while after is not None:
             found, after = await self._store.read(failed_session.page, wanted, after)
             for one in found:
                 yield one
 
-    async def retry(self, wanted: FailedSessionFilter, *, by: str | None) -> BulkEdit:
-        """Retry each of them."""
-        return await self._change(wanted, lambda uid: self._edits.retry(uid, by=by))
+    async def retry_all(
+        self, *, queue: str | None = None, program: str | None = None, owner: str | None = None,
+        error: str | None = None, since: str | float | None = None,
+        by: str | None = None,
+    ) -> BulkEdit:  # fmt: skip
+        """Retry every failed session that a filter selects, as `failed` does. A refusal does not stop the others."""
+        found = self.failed(queue=queue, program=program, owner=owner, error=error, since=since)
+        return await change_each(found, lambda one: self._edits.retry(one.uid, by=by))
 
-    async def archive(self, wanted: FailedSessionFilter, *, by: str | None) -> BulkEdit:
-        """Archive each of them."""
-        return await self._change(wanted, lambda uid: self._edits.archive(uid, by=by))
-
-    async def _change(self, wanted: FailedSessionFilter, change: Callable[[str], Awaitable[Any]]) -> BulkEdit:
-        return await change_each(self.listing(wanted), lambda one: change(one.uid))
+    async def archive_all(
+        self, *, queue: str | None = None, program: str | None = None, owner: str | None = None,
+        error: str | None = None, since: str | float | None = None,
+        by: str | None = None,
+    ) -> BulkEdit:  # fmt: skip
+        """Archive every failed session that a filter selects, as `failed` does."""
+        found = self.failed(queue=queue, program=program, owner=owner, error=error, since=since)
+        return await change_each(found, lambda one: self._edits.archive(one.uid, by=by))
 
 
 async def change_each(

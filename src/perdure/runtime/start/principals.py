@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
+from typing import Literal
 
 from perdure.domain.principal import PrincipalView
 from perdure.ids import new_uid
@@ -17,28 +18,33 @@ class Principals:
         self._store = store
         self._by = by
 
-    async def listing(self) -> AsyncIterator[PrincipalView]:
+    async def principals(self) -> AsyncIterator[PrincipalView]:
+        """The people and programs that the store knows, with their roles and logins, by name."""
         for one in await self._store.read(principal.listing):
             yield one
 
-    async def put(
-        self,
-        name: str,
-        *,
-        kind: str | None,
-        roles: Collection[str] | None,
-        logins: Collection[str],
-        by: str | None,
-        must_exist: bool,
-    ) -> PrincipalView:
-        """Add a principal, or change one that exists."""
+    async def add_principal(
+        self, name: str, *, kind: Literal["person", "program"] = "person", roles: Collection[str] = (),
+        logins: Collection[str] = (), by: str | None = None,
+    ) -> PrincipalView:  # fmt: skip
+        """Add a person or a program. The first principal of a store is you, as its owner; later only an owner may.
+
+        A login is `os:UID`, `db:ROLE`, `token:ID` or `oidc:SUBJECT`. All logins of one person belong to one principal.
+        """
         move = principal.put(
-            new_uid(), name, by=by or self._by, kind=kind, roles=roles, logins=logins, must_exist=must_exist
+            new_uid(), name, by=by or self._by, kind=kind, roles=roles or None, logins=logins, must_exist=False
         )
         return await self._store.write(move)
 
-    async def remove(self, name: str, *, by: str | None) -> PrincipalView:
-        return await self._store.write(principal.remove(name, by=by or self._by))
+    async def set_principal(
+        self, name: str, *, roles: Collection[str] | None = None, logins: Collection[str] = (), by: str | None = None
+    ) -> PrincipalView:
+        """Replace the roles of a principal, if they are given, and add logins."""
+        move = principal.put(new_uid(), name, by=by or self._by, kind=None, roles=roles, logins=logins, must_exist=True)
+        return await self._store.write(move)
 
-    async def remove_login(self, name: str, login: str, *, by: str | None) -> PrincipalView:
-        return await self._store.write(principal.remove_login(name, login, by=by or self._by))
+    async def remove_principal(self, name: str, *, login: str | None = None, by: str | None = None) -> PrincipalView:
+        """Remove a principal, or only one of its logins; returns the principal. The last owner stays."""
+        if login is not None:
+            return await self._store.write(principal.remove_login(name, login, by=by or self._by))
+        return await self._store.write(principal.remove(name, by=by or self._by))

@@ -27,20 +27,29 @@ class Queues:
         self._store = store
         self._by = by
 
-    async def listing(self) -> AsyncIterator[QueueView]:
-        """The queues that have settings or sessions, by name."""
+    async def queues(self) -> AsyncIterator[QueueView]:
+        """The queues that have limits or sessions, with the numbers of their sessions, by name."""
         for one in await self._store.read(queues.listing, limit=1_000_000):
             yield one
 
-    async def latency(self, name: str) -> QueueLatency:
-        """Throughput and latency of one queue."""
+    async def queue_latency(self, name: str) -> QueueLatency:
+        """How many sessions of a queue ended in the last hour and day, how long they waited, and how long they ran."""
         return await self._store.read(queue_latency.of_queue, check_name("The queue", name))
 
-    async def set(
-        self, name: str, *, rate: str | UnsetType | None = UNSET, by: str | None = None, **changes: Any
-    ) -> Queue:
-        """Change the settings of a queue; what is UNSET stays, and None removes a limit."""
-        given = {key: value for key, value in changes.items() if value is not UNSET}
+    async def set_queue(
+        self, name: str, *, concurrency: int | UnsetType | None = UNSET, per_key: int | UnsetType | None = UNSET,
+        per_worker: int | UnsetType | None = UNSET, rate: str | UnsetType | None = UNSET,
+        max_depth: int | UnsetType | None = UNSET, paused: bool | UnsetType = UNSET, closed: bool | UnsetType = UNSET,
+        by: str | None = None,
+    ) -> Queue:  # fmt: skip
+        """Change the limits of a queue while it runs; what is not given stays, and None removes a limit.
+
+        `rate` is a number and a duration, such as "10/1m". Nothing is claimed from a queue that is paused, and nothing
+        new is started in one that is closed.
+        """
+        limits: dict[str, Any] = {"concurrency": concurrency, "per_key": per_key, "per_worker": per_worker}
+        limits |= {"max_depth": max_depth, "paused": paused, "closed": closed}
+        given = {key: value for key, value in limits.items() if value is not UNSET}
         if not isinstance(rate, UnsetType):
             given["rate_count"], given["rate_period"] = (None, None) if rate is None else parse_rate(rate)
         if not given:

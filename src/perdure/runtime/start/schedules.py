@@ -12,20 +12,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from perdure.clock import SECOND, format_time
 from perdure.domain import schedule_times
+from perdure.domain.literals import CatchUpWord, OverlapWord
 from perdure.domain.schedule import CatchUp, Overlap, Schedule, TickOutcome
-from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, Damaged, IllegalMove, StoreFull, StoreUnavailable
 from perdure.ids import check_name, check_text, encode, new_uid
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import Bound, check_bound
 from perdure.runtime.policy.repository_policy import look_at
+from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.start_options import StartOptions
 from perdure.store.moves import schedule
-from perdure.store.moves.schedule import TickResult
 from perdure.store.moves.session import NewSession
 from perdure.store.store import Store
 
@@ -47,43 +48,38 @@ class Cancel(Protocol):
 class Schedules:
     """The schedules of a store. `by` is who changes them, unless a call names another person."""
 
-    def __init__(self, store: Store, by: str, cancel: Cancel, *, under_policy: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: Store, queries: Queries, by: str, cancel: Cancel, *, under_policy: Callable[[], bool]
+    ) -> None:
         self._store = store
+        self._queries = queries
         self._by = by
         self._cancel = cancel
         self._under_policy = under_policy
 
-    async def put(
-        self,
-        name: str,
-        bound: Bound[Any],
-        *,
-        cron: str | None,
-        every: str | float | None,
-        timezone: str,
-        jitter: str | float,
-        overlap: str,
-        catch_up: str,
-        options: StartOptions,
-        by: str | None,
-    ) -> Schedule:
-        """Add a schedule, or change the one of this name."""
-        check_bound(bound)
-        check_name("The schedule", name)
-        if len(name) > LONGEST_NAME:
-            raise ConfigError(f"The name of a schedule has up to {LONGEST_NAME} characters.")
+    async def add_schedule(
+        self, name: str, bound: Bound[Any], *, cron: str | None = None, every: str | float | None = None,
+        timezone: str = "UTC", jitter: str | float = 0, overlap: OverlapWord = "skip", catch_up: CatchUpWord = "last",
+        owner: str | None = None, repository: str | Path | None = None, title: str | None = None,
+        queue: str = "default", priority: int = 0, key: str | None = None, retries: int | None = None,
+        timeout: str | float | None = None, pin: bool = False, by: str | None = None,
+    ) -> Schedule:  # fmt: skip
+        """Start a session at certain times: at those of a cron expression in a time zone, or periodically.
+
+        A schedule of the same name is changed. A worker or `perdure serve` must run; each tick starts exactly one
+        session, however many run. `overlap` decides what a tick does while a session of the schedule has not ended,
+        `catch_up` which missed ticks are made up, up to 100. The other options are those of `start`.
+        """
+        options = StartOptions.read(
+            owner=owner, repository=repository, title=title, queue=queue, priority=priority, key=key, retries=retries,
+            timeout=timeout, pin=pin,
+        )  # fmt: skip
+        _check_program(name, bound)
         period, delay = None if every is None else microseconds(every), microseconds(jitter)
         schedule_times.check_times(cron, period, timezone, delay, now=self._store.clock.now())
         for word, known in ((overlap, Overlap), (catch_up, CatchUp)):
             if word not in set(known):
                 raise ConfigError(f"{word!r:.40} is not one of {', '.join(known)}.")
-        if bound.files or len(encode(bound.arguments).encode()) > LARGEST:
-            raise ConfigError(
-                f"The arguments of a schedule have up to {LARGEST >> 10} KiB, without images and documents.",
-                hint="Name a file that the program reads.",
-            )
-        if options.not_before is not None or options.delay is not None or options.debounce is not None:
-            raise ConfigError("The times of a schedule decide when its sessions begin.")
         receives = bound.program.may_receive and not bound.program.reads_messages
         own = {"receives": receives, "under_policy": self._under_policy()}
         definition = {
@@ -93,34 +89,42 @@ class Schedules:
         }  # fmt: skip
         return await self._store.write(schedule.put(name, definition, by=self._actor(by)))
 
-    async def listing(self) -> AsyncIterator[Schedule]:
-        """All schedules, by name."""
+    async def schedules(self) -> AsyncIterator[Schedule]:
+        """The schedules, by name."""
         for one in await self._store.read(schedule.listing):
             yield one
 
     async def get(self, name: str) -> Schedule:
         return await self._store.read(schedule.get, name)
 
-    async def pause(self, name: str, paused: bool, *, by: str | None) -> Schedule:
-        """Pause a schedule, or resume it."""
-        return await self._store.write(schedule.set_paused(name, paused, by=self._actor(by)))
+    async def pause_schedule(self, name: str, *, by: str | None = None) -> Schedule:
+        """Start no sessions of a schedule until it is resumed."""
+        return await self._store.write(schedule.set_paused(name, True, by=self._actor(by)))
 
-    async def remove(self, name: str, *, by: str | None) -> Schedule:
-        """Remove a schedule; returns it as it was."""
+    async def resume_schedule(self, name: str, *, by: str | None = None) -> Schedule:
+        """Resume a paused schedule. Its `catch_up` decides about the ticks of the pause."""
+        return await self._store.write(schedule.set_paused(name, False, by=self._actor(by)))
+
+    async def remove_schedule(self, name: str, *, by: str | None = None) -> Schedule:
+        """Remove a schedule; returns it as it was. Its sessions stay, and its name can be used again."""
         found = await self.get(name)
         await self._store.write(schedule.remove(found.uid, by=self._actor(by)))
         return found
 
-    async def trigger(self, name: str, *, by: str | None) -> SessionRecord:
-        """Start a session of a schedule now, whether it is paused or not. Its `overlap` holds."""
+    async def trigger_schedule(self, name: str, *, by: str | None = None) -> SessionView:
+        """Start a session of a schedule now, beside its ticks, whether it is paused or not. Its `overlap` holds."""
         found, actor = await self.get(name), self._actor(by)
         if found.overlap == Overlap.CANCEL:
             await self._cancel_open(found, actor)
         build = await _builder(found)
-        return await self._store.write(schedule.trigger(found.uid, build, by=actor, session_uid=new_uid()))
+        made = await self._store.write(schedule.trigger(found.uid, build, by=actor, session_uid=new_uid()))
+        return await self._queries.get(made.uid)
 
-    async def backfill(self, name: str, since: datetime | str, until: datetime | str) -> list[TickResult]:
-        """Start a session for each tick from one time up to another that has none. Repeating it is harmless."""
+    async def backfill(self, name: str, since: datetime | str, until: datetime | str) -> list[str]:
+        """Start a session of a schedule for each past tick from `since` up to `until` that has none; returns their ids.
+
+        A time without an offset is a local time of the schedule. Repeating it is harmless.
+        """
         found = await self.get(name)
         first, end = (_moment(one, found) for one in (since, until))
         if end > self._store.clock.now():
@@ -128,11 +132,11 @@ class Schedules:
                 "The end of a backfill is in the future.", hint="Future ticks start their sessions when they are due."
             )
         missing = list(_limited(found, first, end))
-        started: list[TickResult] = []
+        started: list[str] = []
         build = await _builder(found)
         for tick in missing:
             result = await self._store.write(schedule.backfill_tick(found.uid, found.version, tick, build))
-            started += [] if result is None else [result]
+            started += [] if result is None else [result.session]
         return started
 
     async def handle_due(self) -> int | None:
@@ -192,6 +196,19 @@ class Schedules:
 
     def _actor(self, by: str | None) -> str:
         return check_text("The name of who changes the schedule", by or self._by)
+
+
+def _check_program(name: str, bound: Bound[Any]) -> None:
+    """Refuse a name, a program or arguments that a schedule cannot have."""
+    check_bound(bound)
+    check_name("The schedule", name)
+    if len(name) > LONGEST_NAME:
+        raise ConfigError(f"The name of a schedule has up to {LONGEST_NAME} characters.")
+    if bound.files or len(encode(bound.arguments).encode()) > LARGEST:
+        raise ConfigError(
+            f"The arguments of a schedule have up to {LARGEST >> 10} KiB, without images and documents.",
+            hint="Name a file that the program reads.",
+        )
 
 
 async def _builder(found: Schedule) -> Callable[[Schedule, int, int, str, str], NewSession]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from perdure.errors import ConfigError, IllegalMove
@@ -15,7 +17,7 @@ from perdure.runtime.policy.repository_policy import look_at
 from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.requests import Requests
 from perdure.runtime.run.large_values import Values
-from perdure.runtime.start_options import StartOptions
+from perdure.runtime.start_options import ConflictWord, StartOptions
 from perdure.store.moves import session_start
 from perdure.store.moves.session import NewSession
 from perdure.store.moves.session_start import Started
@@ -38,23 +40,52 @@ class Starts:
         self._by = by
 
     async def start(
-        self, bound: Bound[Any], id: str | None, options: StartOptions, *, by: str | None = None, **more: Any
+        self, bound: Bound[Any], *, id: str | None = None, owner: str | None = None,
+        repository: str | Path | None = None, title: str | None = None, queue: str = "default", priority: int = 0,
+        not_before: datetime | str | int | None = None, key: str | None = None, retries: int | None = None,
+        timeout: str | float | None = None, pin: bool = False, debounce: str | float | None = None,
+        on_conflict: ConflictWord = "queue",
+    ) -> SessionView:  # fmt: skip
+        """Start a session. A known id with equal arguments is that session; with others it is a `Conflict`.
+
+        It begins not before a time, or a duration from now. It is cancelled when it has not ended `timeout` after
+        that. After a failure it is retried up to `retries` times. `key` names what limits per key count. With
+        `debounce`, requests of the same queue, program and key within that time are one session, with the newest
+        arguments. `on_conflict` decides what happens if a session of the same queue and key has not ended: start
+        another (`queue`), return that one (`keep`), or cancel it first (`replace`).
+        """
+        options = StartOptions.read(
+            owner=owner, repository=repository, title=title, queue=queue, priority=priority, not_before=not_before,
+            key=key, retries=retries, timeout=timeout, pin=pin, debounce=debounce, on_conflict=on_conflict,
+        )  # fmt: skip
+        return await self.start_with(options, bound, id)
+
+    async def start_with(
+        self, options: StartOptions, bound: Bound[Any], id: str | None, *, by: str | None = None
     ) -> SessionView:
-        """Start one session. `more` are columns of a `NewSession` that a schedule sets."""
-        more = await _place(options) | more
-        new = await self._new(bound, id, options, more)
+        """Start one session with options that are checked."""
+        new = await self._new(bound, id, options, await _place(options))
         actor = by or options.owner or self._by
         (made,) = await self._write([new], options, actor)
         await self._finish_replacement(made, actor)
         return await self._queries.get(made.session.id)
 
     async def start_many(
+        self, /, bounds: Sequence[Bound[Any]], *, ids: Sequence[str] | None = None, **options: Any
+    ) -> list[str]:
+        """Start many sessions with the options of `start`, a hundred in each transaction; returns their ids in order.
+
+        With ids, the same call again starts only what is missing.
+        """
+        return await self._start_batches(bounds, ids, StartOptions.read(**options))
+
+    async def _start_batches(
         self, bounds: Sequence[Bound[Any]], ids: Sequence[str] | None, options: StartOptions
     ) -> list[str]:
-        """Start many sessions, so many in each transaction; returns their ids in order.
+        """A process that is killed in between has started the first ones.
 
-        A process that is killed in between has started the first ones. With ids, the same call starts the others. Two
-        calls with the same ids must not wait for each other, so each transaction creates sessions in the order of ids.
+        Two calls with the same ids must not wait for each other, so each transaction creates sessions in the order of
+        ids.
         """
         if ids is not None and (len(ids) != len(bounds) or len(set(ids)) != len(ids)):
             raise ConfigError(f"{len(bounds)} sessions need {len(bounds)} different ids; {len(set(ids))} given.")

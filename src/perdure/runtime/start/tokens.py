@@ -18,37 +18,39 @@ class Tokens:
         self._store = store
         self._by = by
 
-    async def listing(self) -> AsyncIterator[TokenView]:
+    async def tokens(self) -> AsyncIterator[TokenView]:
+        """The tokens of the service, the newest first; without their secrets."""
         for one in await self._store.read(token.listing):
             yield one
 
-    async def create(
-        self, principal: str, *, scopes: Collection[str], label: str, expires: str | float | None, by: str | None
+    async def create_token(
+        self, principal: str, *, scopes: Collection[str] = (), label: str = "", expires: str | float | None = "90d",
+        by: str | None = None,
+    ) -> NewToken:  # fmt: skip
+        """Create a token of a principal, with its roles, for what the scopes name; without scopes, for nothing.
+
+        A scope is `*`, `queue:NAME` or `repository:NAME`; NAME may end with `*`. Its text is returned only here.
+        """
+        id, text = _new()
+        move = token.create(
+            id, digest(text), principal, by=by or self._by, scopes=scopes, label=label, expires_at=self._end(expires)
+        )
+        return NewToken(text, await self._store.write(move))
+
+    async def rotate_token(
+        self, id: str, *, overlap: str | float = "24h", expires: str | float | None = "90d", by: str | None = None
     ) -> NewToken:
-        id, text = _new()
-        view = await self._store.write(
-            token.create(
-                id,
-                digest(text),
-                principal,
-                by=by or self._by,
-                scopes=scopes,
-                label=label,
-                expires_at=self._end(expires),
-            )
-        )
-        return NewToken(text, view)
-
-    async def rotate(self, old: str, *, overlap: str | float, expires: str | float | None, by: str | None) -> NewToken:
-        id, text = _new()
-        found = await self._store.read(token.find, old)
+        """Replace a token by a new one with the same scopes; the old one is valid for `overlap` longer."""
+        new_id, text = _new()
+        found = await self._store.read(token.find, id)
         until = self._store.clock.now() + microseconds(overlap)
-        view = await self._store.write(
-            token.rotate(found.id, id, digest(text), by=by or self._by, until=until, expires_at=self._end(expires))
+        move = token.rotate(
+            found.id, new_id, digest(text), by=by or self._by, until=until, expires_at=self._end(expires)
         )
-        return NewToken(text, view)
+        return NewToken(text, await self._store.write(move))
 
-    async def revoke(self, id: str, *, by: str | None) -> TokenView:
+    async def revoke_token(self, id: str, *, by: str | None = None) -> TokenView:
+        """Revoke a token: the service refuses it from now on, and ends its streams within seconds."""
         found = await self._store.read(token.find, id)
         return await self._store.write(token.revoke(found.id, by=by or self._by))
 

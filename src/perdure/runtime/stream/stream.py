@@ -85,17 +85,27 @@ def open_stream(runtime: Runtime, session: SessionRecord, after: int = 0) -> Ite
             runtime.live_text.listeners.remove(made.hear)
 
 
-async def stream(runtime: Runtime, name: str, after: int = 0) -> AsyncGenerator[StreamEvent, None]:
-    """The events of a session until it has ended, wherever it runs."""
-    view = await runtime.get(name)
-    await asyncio.to_thread(lambda: runtime.live_text.folder)  # on PostgreSQL, its first use reads the store
-    if view.status in TERMINAL and after >= view.cursor:
-        return
-    await runtime.queries.access.note("transcript", view.uid)
-    with open_stream(runtime, view, after) as watched:
-        while not watched.builder.finished:
-            found = await watched.poll()
-            for one in found:
-                yield one
-            if not found:
-                await watched.wait()
+class Streams:
+    """The streams of the sessions of a store."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def stream(self, name: str, *, after: int = 0) -> AsyncGenerator[StreamEvent, None]:
+        """A session as typed events, live text included, until it has ended. It only watches: it runs nothing.
+
+        A reader may leave at any time. Events come from the record and are exact; live text may be incomplete.
+        """
+        runtime = self._runtime
+        view = await runtime.get(name)
+        await asyncio.to_thread(lambda: runtime.live_text.folder)  # on PostgreSQL, its first use reads the store
+        if view.status in TERMINAL and after >= view.cursor:
+            return
+        await runtime.queries.access.note("transcript", view.uid)
+        with open_stream(runtime, view, after) as watched:
+            while not watched.builder.finished:
+                found = await watched.poll()
+                for one in found:
+                    yield one
+                if not found:
+                    await watched.wait()

@@ -170,7 +170,7 @@ async def start(context: Context) -> SessionView:
     }
     options = StartOptions.read(owner=owner_of_start(context, body.owner), **given)
     bound = bind(body.program, body.arguments)
-    return seen(context, await context.runtime.starts.start(bound, body.id, options, by=context.by))
+    return seen(context, await context.runtime.starts.start_with(options, bound, body.id, by=context.by))
 
 
 def bind(name: str, arguments: dict[str, Any]) -> Bound[Any]:
@@ -202,7 +202,7 @@ async def place_of(queue: str, repository: str | None) -> Place:
 
 async def fork(context: Context) -> SessionView:
     body: ForkSession = context.body
-    return await context.runtime.requests.fork(context.uid, at=body.at, id=body.id, by=context.by)
+    return await context.runtime.fork(context.uid, at=body.at, id=body.id, by=context.by)
 
 
 async def go_back(context: Context) -> RewindResult:

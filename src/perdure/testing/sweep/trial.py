@@ -135,7 +135,7 @@ async def run_to_end(runtime: Runtime, name: str, person: Person, *, rounds: int
     sink, seen = SinkClient.here(), set[str]()
     for _ in range(rounds):
         try:
-            return await runtime.driver.complete(name, waits_out=lambda wait: wait.id in seen)
+            return await runtime.driver.complete_while(name, lambda wait: wait.id in seen)
         except SessionWaiting as waiting:
             for wait in waiting.details["waits"]:
                 await _respond(runtime, wait, person, sink, seen)
