@@ -28,7 +28,7 @@ from perdure.server import openapi, problem
 from perdure.server.authentication import Authentication
 from perdure.server.observability import health
 from perdure.server.observability.metrics import MetricsPage
-from perdure.server.observability.request_numbers import RequestNumbers
+from perdure.server.observability.request_metrics import RequestMetrics
 from perdure.server.operation import JSON, Context
 from perdure.server.operations import TABLE
 from perdure.server.requests.idempotency import Idempotency
@@ -74,7 +74,7 @@ def make_application(
     app = Starlette(routes=routes, middleware=around, exception_handlers=handlers)
     app.state.runtime, app.state.settings = runtime, settings
     app.state.rates, app.state.idempotency = rates, idempotency
-    app.state.request_numbers = RequestNumbers()
+    app.state.request_metrics = RequestMetrics()
     app.state.stopping = asyncio.Event()  # streams end when it is set
     app.state.tails = Tails(runtime.store, app.state.stopping)
     app.state.live_tails = LiveTails(runtime)

@@ -22,7 +22,7 @@ from perdure.domain.caller import Caller, Verb
 from perdure.domain.wait import FOR_A_PERSON
 from perdure.errors import NotAllowed, NotAuthenticated
 from perdure.runtime.runtime import Runtime
-from perdure.server.observability.request_numbers import RequestNumbers
+from perdure.server.observability.request_metrics import RequestMetrics
 from perdure.store.moves import metrics
 from perdure.store.moves.metrics import StoreMetrics
 
@@ -43,7 +43,7 @@ class MetricsPage:
         content, media = render(
             await self._fresh(),
             request.headers.get("accept", ""),
-            _Process(request.app.state.request_numbers, request.app.state.admission.open),
+            _Process(request.app.state.request_metrics, request.app.state.admission.open),
         )
         return Response(content, media_type=media)
 
@@ -107,7 +107,7 @@ class _Collector(Collector):
 class _Process(Collector):
     """The numbers of the process that answers, which are not those of others beside it."""
 
-    def __init__(self, requests: RequestNumbers, streams: int) -> None:
+    def __init__(self, requests: RequestMetrics, streams: int) -> None:
         self._requests = requests
         self._streams = streams
 

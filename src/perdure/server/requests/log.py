@@ -53,7 +53,7 @@ class RequestLog:
             await self._app(scope, receive, answer)
         finally:
             taken = asyncio.get_running_loop().time() - began
-            scope["app"].state.request_numbers.add(state["operation"] or NONE, status, taken)
+            scope["app"].state.request_metrics.add(state["operation"] or NONE, status, taken)
             if logger.isEnabledFor(logging.INFO):
                 caller: Caller | None = state["caller"]
                 who = NONE if caller is None else caller.name

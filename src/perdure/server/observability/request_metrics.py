@@ -1,11 +1,13 @@
-"""How many requests this process has answered, by operation and status, and how long they took. Streams count with the
-time for which they were open."""
+"""Metrics of the requests that this process has answered: how many, by operation and status, and how long they took.
+
+A stream counts with the time for which it was open. Nothing is stored: a restart begins at zero.
+"""
 
 from __future__ import annotations
 
 
-class RequestNumbers:
-    """The numbers since the process began."""
+class RequestMetrics:
+    """The counts and seconds since the process began."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str], int] = {}
