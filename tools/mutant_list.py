@@ -176,7 +176,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("an approval is escalated twice", "store/sql/approval.sql", "where session_uid = :uid and id = :id and escalated_at is null and decision is null;", "where session_uid = :uid and id = :id and decision is null;", ("tests/runtime/ledger/test_quorum.py", "tests/runtime/ledger/test_approval_kills.py")),
     Mutant("votes that were cast before a removal decide", "store/moves/quorum.py", "        refused = why_not(", "        refused = None and why_not(", ("tests/runtime/ledger/test_quorum.py",)),
     Mutant("who looked at an approval is not recorded", "cli/store_access.py", "if not access.is_logged(tx, action):", "if True:", ("tests/cli/commands/test_approval_details.py",)),
-    Mutant("a read of a transcript is not recorded", "runtime/access_log.py", "if await self._store.read(access.is_logged, action):", "if False:", ("tests/runtime/test_access_log.py",)),
+    Mutant("a read of a transcript is not recorded", "runtime/access/access_log.py", "if await self._store.read(access.is_logged, action):", "if False:", ("tests/runtime/test_access_log.py",)),
     Mutant("the control log does not say who made a change", "store/moves/control_log.py", 'if tx.identity else {}', 'if False else {}', ("tests/store/moves/test_control_log.py",)),
     Mutant("a rebound name reaches a forwarded socket", "server/requests/perimeter.py", "if not self._settings.behind_proxy and not is_own_name(", "if not self._settings.behind_proxy and not scope[\"state\"].get(\"peer_uid\") and not is_own_name(", ("tests/server/test_peer.py",)),
     Mutant("a start by a known id shows the session", "server/operations/sessions.py", "if not context.caller.may(Verb.READ_SESSION, found):", "if False:", ("tests/server/test_start_scopes.py",)),

@@ -13,7 +13,6 @@ from perdure.domain.approval import Approval
 from perdure.domain.effect import Effect
 from perdure.domain.session import SessionRecord
 from perdure.errors import Conflict, NotFound
-from perdure.runtime.identity import identity_of
 from perdure.runtime.runtime import Runtime
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, effect, principal, quorum, session
@@ -50,7 +49,7 @@ def vote(
             name_there, counted = await standing_there(runtime, voted)
             standing = Standing(name_there, counted, "")
         else:
-            standing = await runtime.store.read(_standing, voted, str(identity_of(runtime.store)), shell.by)
+            standing = await runtime.store.read(_standing, voted, shell.by)
         whole = planned if is_service(shell.store) else runtime.values.whole(planned)
         return voted, whole, where, root, standing
 
@@ -78,8 +77,8 @@ class Standing(NamedTuple):
     warning: str
 
 
-def _standing(tx: StoreTransaction, voted: Approval, identity: str, name: str) -> Standing:
-    me, governed = principal.voter(tx, identity, name), principal.is_governed(tx)
+def _standing(tx: StoreTransaction, voted: Approval, name: str) -> Standing:
+    me, governed = principal.voter(tx, tx.identity, name), principal.is_governed(tx)
     counts = quorum.counted(tx, voted) if voted.quorum > 1 else 1
     warning = ""
     if not governed and voted.quorum > 1:

@@ -33,7 +33,7 @@ from perdure.interchange.export import Exported
 from perdure.runtime.audit import Moment
 from perdure.runtime.definitions.program import PROGRAMS, Bound, check_bound, get_program
 from perdure.runtime.part_method import PartMethod
-from perdure.runtime.policies import PolicyView
+from perdure.runtime.policy.policies import PolicyView
 from perdure.runtime.queries import SessionView, waiting_sentence
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.start.failed_sessions import BulkEdit

@@ -7,7 +7,7 @@ before it is shown; a read that cannot be recorded is refused.
 from __future__ import annotations
 
 from perdure.clock import SECOND
-from perdure.runtime.access_log import AccessLog
+from perdure.runtime.access.access_log import AccessLog
 from perdure.store.store import Store
 
 HOUR = 3600 * SECOND

@@ -23,7 +23,7 @@ from perdure.domain.task import Task
 from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import ConfigError, NotFound
-from perdure.runtime.access_log import AccessLog
+from perdure.runtime.access.access_log import AccessLog
 from perdure.runtime.effect_details import EffectDetails, read_details, with_artifacts
 from perdure.runtime.ledger.attempt_registry import liveness_here
 from perdure.runtime.ledger.policy import Policy

@@ -16,11 +16,12 @@ from perdure.domain.effect import Attempt
 from perdure.domain.literals import PolicyAnswer
 from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError
+from perdure.runtime.access.principals import Principals
+from perdure.runtime.access.tokens import Tokens
 from perdure.runtime.audit import Audit
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import PROGRAMS, Bound
 from perdure.runtime.description import Causes
-from perdure.runtime.exemptions import Exemptions
 from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, LATE, liveness_here
 from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter
 from perdure.runtime.ledger.policy import Intent, Policy
@@ -28,8 +29,9 @@ from perdure.runtime.live_text import Delta, LiveText
 from perdure.runtime.notifications.channels import read_channels
 from perdure.runtime.notifications.outbox import NotificationOutbox
 from perdure.runtime.part_method import LatePart, PartMethod
-from perdure.runtime.policies import Policies
 from perdure.runtime.policy.active_policy import ActivePolicy
+from perdure.runtime.policy.exemptions import Exemptions
+from perdure.runtime.policy.policies import Policies
 from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.record_edits import RecordEdits
 from perdure.runtime.requests import Requests
@@ -38,12 +40,10 @@ from perdure.runtime.run.large_values import Values
 from perdure.runtime.search import Search
 from perdure.runtime.session_edits import SessionEdits
 from perdure.runtime.start.failed_sessions import FailedSessions
-from perdure.runtime.start.principals import Principals
 from perdure.runtime.start.queues import Queues
 from perdure.runtime.start.rate_limits import RateLimits
 from perdure.runtime.start.schedules import Schedules
 from perdure.runtime.start.starts import Starts
-from perdure.runtime.start.tokens import Tokens
 from perdure.runtime.stream.stream import Streams
 from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.runtime.workers.identity import WorkerIdentity, is_here

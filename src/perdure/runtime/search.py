@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.domain.search import SearchHit, parse_query
 from perdure.errors import Damaged, NotPermitted
-from perdure.runtime.access_log import AccessLog
+from perdure.runtime.access.access_log import AccessLog
 from perdure.store.moves import search
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store

@@ -15,7 +15,7 @@ from perdure.domain.literals import ProfileName
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from perdure.runtime.policies import PolicyView
+    from perdure.runtime.policy.policies import PolicyView
     from perdure.runtime.runtime import Runtime
     from perdure.store.move import StoreTransaction
 
@@ -32,7 +32,7 @@ def show(shell: Shell, at: str | None) -> None:
     from perdure.cli.store_access import read_store, run_with_runtime
     from perdure.cli.text.policy import head_of, text_of
     from perdure.clock import SystemClock
-    from perdure.runtime.policies import view_of
+    from perdure.runtime.policy.policies import view_of
 
     if is_service(shell.store):
         found, now = run_with_runtime(shell, lambda runtime: runtime.get_policy(_point(at))), SystemClock().now()
@@ -78,7 +78,7 @@ def diff(shell: Shell, versions: tuple[str, ...]) -> None:
     """
     from perdure.cli.store_access import read_store, run_with_runtime
     from perdure.cli.text.policy import diff_lines
-    from perdure.runtime.policies import difference
+    from perdure.runtime.policy.policies import difference
 
     if len(versions) > 2:
         raise click.UsageError("Give at most two versions.")
@@ -248,7 +248,7 @@ def _point(at: str | None) -> int | datetime | None:
 
 def _sides(tx: StoreTransaction, named: tuple[str, ...]) -> tuple[PolicyView, PolicyView]:
     """What is compared: the version before and the active one, unless they are named."""
-    from perdure.runtime.policies import view_of
+    from perdure.runtime.policy.policies import view_of
     from perdure.store.moves import policy
 
     known = [] if named else policy.versions(tx, limit=2)
@@ -267,7 +267,7 @@ async def _sides_there(runtime: Runtime, named: tuple[str, ...]) -> tuple[Policy
 
 def _file(named: str) -> PolicyView:
     """A file as if it were a version."""
-    from perdure.runtime.policies import PolicyView
+    from perdure.runtime.policy.policies import PolicyView
 
     return PolicyView(-1, _source(named, None), None, named, "", None, is_active=False)
 

@@ -12,7 +12,7 @@ from perdure.clock import format_time, span
 
 if TYPE_CHECKING:
     from perdure.domain.policy import PolicyDocument
-    from perdure.runtime.policies import PolicyView
+    from perdure.runtime.policy.policies import PolicyView
     from perdure.runtime.policy.recorded_calls import PolicyCheck, PolicyExplanation
 
 COLORS = {"allow": "green", "ask": "yellow", "deny": "red"}

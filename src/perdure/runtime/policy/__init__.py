@@ -1,1 +1,1 @@
-"""The policy at run time: which one is active, what is known of a call, and what a call needs before it begins."""
+"""The policy at run time: its versions and exemptions, which one is active, and what a call needs before it begins."""

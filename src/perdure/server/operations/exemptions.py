@@ -7,7 +7,7 @@ import asyncio
 from perdure.domain.caller import Place, Placed, Verb
 from perdure.domain.exemption import Exemption, ExemptionUse
 from perdure.errors import Conflict, NotFound
-from perdure.runtime.exemptions import repository_name
+from perdure.runtime.policy.exemptions import repository_name
 from perdure.server.authorization import Sight, missing_name, place_of_session
 from perdure.server.operation import Body, Context, Ids, Operation, Touch
 from perdure.server.page import Page, PageQuery, page_of

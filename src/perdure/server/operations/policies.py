@@ -7,7 +7,7 @@ from typing import Any
 from perdure.domain.caller import Verb
 from perdure.domain.policy.facts import Action
 from perdure.domain.policy_version import PolicyVersion
-from perdure.runtime.policies import PolicyView
+from perdure.runtime.policy.policies import PolicyView
 from perdure.runtime.policy.recorded_calls import PolicyCheck, PolicyExplanation
 from perdure.server.operation import Body, Context, Ids, Number, Operation, Touch
 from perdure.server.page import Page, PageQuery, page_of

@@ -1,0 +1,1 @@
+"""Who may use a store, with which credentials, and the log of what they read."""
