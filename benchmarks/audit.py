@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.measure import Budget, Contestant, Line, Table, contest
-from perdure.evaluation.audit_history.history import AuditHistory, write_history
+from perdure.evaluation.audit.history import AuditHistory, write_history
 from perdure.evaluation.measurement import MILLISECONDS
 from perdure.store.audit import answers
 from perdure.store.audit.answers import AuditRange

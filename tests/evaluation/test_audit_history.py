@@ -1,7 +1,7 @@
 """The history for audits: as long as asked for, sound, and the same recent part whatever its length."""
 
 from perdure.control.verification import verify_sessions
-from perdure.evaluation.audit_history.history import write_history
+from perdure.evaluation.audit.history import write_history
 from perdure.store.store import Store
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure.errors import ConfigError, NotFound
-from perdure.evaluation.audit_history.history import write_history
+from perdure.evaluation.audit.history import write_history
 from perdure.runtime.audit import read_range
 from perdure.store.store import open_store
 

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from perdure.domain.exemption import ExemptionScope
-from perdure.evaluation.audit_history.history import AuditHistory, write_history
+from perdure.evaluation.audit.history import AuditHistory, write_history
 from perdure.store.audit.questions import QUESTIONS
 from perdure.store.moves import exemption, session
 from perdure.store.store import open_store

@@ -17,7 +17,7 @@ from perdure.control.audit.head_check import HeadReport, compare
 from perdure.domain import event as events
 from perdure.domain.session import SessionRecord
 from perdure.errors import BundleInvalid, ConfigError
-from perdure.evaluation.audit_history.history import write_history
+from perdure.evaluation.audit.history import write_history
 from perdure.ids import encode, salt
 from perdure.interchange.signature import SigningKey
 from perdure.store.moves import event, session, session_removal

@@ -10,7 +10,7 @@ import pytest
 from perdure.control.audit.report import AuditReport, AuditSection, gather
 from perdure.control.audit.report_page import page
 from perdure.control.plot.bars import LOOKS, BarPlot, BarSeries, draw
-from perdure.evaluation.audit_history.history import AuditHistory, write_history
+from perdure.evaluation.audit.history import AuditHistory, write_history
 from perdure.store.audit.answers import DAY, AuditRange
 from perdure.store.moves import message, session
 from perdure.store.store import Store

@@ -11,7 +11,7 @@ import pytest
 from perdure.domain.effect import AttemptOutcome
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, NotFound
-from perdure.evaluation.audit_history.history import AuditHistory, write_history
+from perdure.evaluation.audit.history import AuditHistory, write_history
 from perdure.ids import digest, encode
 from perdure.store.audit import answers
 from perdure.store.audit.answers import AuditRange

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.evaluation.audit_history.history import AuditHistory, write_history
+from perdure.evaluation.audit.history import AuditHistory, write_history
 from perdure.store.audit.answers import DAY, FIRST
 from perdure.store.audit.question import AuditPlan, ColumnKind
 from perdure.store.audit.questions import QUESTIONS

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from perdure.errors import Conflict
-from perdure.evaluation.audit_history.history import write_history
+from perdure.evaluation.audit.history import write_history
 from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event, feed
 from perdure.store.moves.feed import FeedEvent

@@ -1,1 +1,1 @@
-"""The questions of auditors, asked of Perdure and of an archive of session blobs with the same history."""
+"""The questions of auditors, asked of Perdure and of an archive of session blobs with the same long history."""

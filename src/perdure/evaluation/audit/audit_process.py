@@ -17,8 +17,8 @@ import msgspec
 from perdure.durable import write_whole
 from perdure.evaluation.audit.blob_archive import BlobArchive, write_archive
 from perdure.evaluation.audit.facts import PARAMETERS, QUESTIONS, Fact, facts_of
+from perdure.evaluation.audit.history import AuditHistory, write_history
 from perdure.evaluation.audit.touched import StatementRecorder, Touched, touched
-from perdure.evaluation.audit_history.history import AuditHistory, write_history
 from perdure.runtime.runtime import open as open_runtime
 from perdure.store.audit import answers
 from perdure.store.audit.answers import AuditRange

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.errors import ConfigError, NotFound
 from perdure.evaluation import services
-from perdure.evaluation.blob import worker as blob
+from perdure.evaluation.crash import blob_worker as blob
 from perdure.evaluation.workload import Trial
 from perdure.testing.postgres import PostgresServer
 
@@ -87,7 +87,10 @@ class BlobSystem:
         self._copies = 0
 
     def command(self, options: ProcessOptions) -> list[str]:
-        return [*_command("perdure.evaluation.blob.worker", str(self._path), self._configuration), *options.words()]
+        return [
+            *_command("perdure.evaluation.crash.blob_worker", str(self._path), self._configuration),
+            *options.words(),
+        ]
 
     def observe(self, effects: int) -> DurableState:
         """The blob itself is kept beside the other raw files."""

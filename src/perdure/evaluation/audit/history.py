@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from perdure.clock import SECOND
-from perdure.evaluation.audit_history.story import EVENTS, Story
+from perdure.evaluation.audit.story import EVENTS, Story
 from perdure.store.move import Move, StoreTransaction
 from perdure.store.store import Store
 

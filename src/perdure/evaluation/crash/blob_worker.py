@@ -1,4 +1,5 @@
-"""The process under test: a session blob, written whole with a temporary file, fsync and an atomic rename, under flock.
+"""The process under test: a session blob. It is one JSON document, written whole under flock: a temporary file, fsync
+and an atomic rename. It uses nothing of the runtime.
 
     result-only     after each effect, its result is written; before it, nothing
     intent          before each effect a marker is written and synced; a marker without a result means: unknown
@@ -37,7 +38,7 @@ class Document(msgspec.Struct):
     intents: dict[str, str | None] = {}
 
 
-class BlobSession:
+class LockedDocument:
     """The document of one session, held under a lock by one process."""
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +64,7 @@ class Question(Exception):
     """Only a person can say whether an effect happened."""
 
 
-def perform(session: BlobSession, given: argparse.Namespace, n: int) -> None:
+def perform(session: LockedDocument, given: argparse.Namespace, n: int) -> None:
     """Do effect `n` once, as far as this strength allows."""
     document, name, strength = session.document, str(n), given.configuration
     if name in document.results:
@@ -105,7 +106,7 @@ def resolve(document: Document, given: argparse.Namespace, n: int) -> bool:
 def main() -> None:
     given = worker_arguments.parse()
     worker_arguments.pause(given, "start")
-    session = BlobSession(Path(given.state))
+    session = LockedDocument(Path(given.state))
     for n in range(1, given.effects + 1):
         try:
             perform(session, given, n)

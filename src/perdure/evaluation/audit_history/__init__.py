@@ -1,1 +1,0 @@
-"""Long histories for audits: `history` writes one, `story` is one session of it."""
