@@ -40,7 +40,7 @@ SHELL, COMMANDS = (
 
 IDEMPOTENCY, ONCE = "server/requests/idempotency.py", ("tests/server/test_idempotency.py",)
 
-ELSEWHERE = ("tests/runtime/broadcast/test_broadcast.py",)
+ELSEWHERE = ("tests/runtime/live_text/test_broadcast.py",)
 MANY = ("tests/server/test_many_subscribers.py",)
 KILLED = ("tests/crash/test_service_kills.py",)
 SECRETS, MODEL_SECRETS = ("tests/runtime/ledger/test_secrets.py",), ("tests/agent/test_secrets.py",)
@@ -66,11 +66,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the stream of a revoked token stays open", "server/stream/admission.py", "return None if await asyncio.shield(known[1]) else REVOKED", "return None if await asyncio.shield(known[1]) else None", ("tests/server/test_streams.py",)),
     Mutant("a stream repeats what its history had", "server/stream/tail.py", "if one.number > number]", "if one.number > 0]", ("tests/server/test_streams.py",)),
     Mutant("the service keeps the limit of open files", "server/http_process.py", "    raise_file_limit()\n    app", "    app", MANY),
-    Mutant("live text is sent without a watcher", "runtime/broadcast/sender.py", "return until is not None and self._boot() < until", "return True", ELSEWHERE, postgres=True),
-    Mutant("live text is sent to the machine that has its file", "runtime/broadcast/sender.py", "if told.place == self._place:", "if False:", ELSEWHERE, postgres=True),
-    Mutant("live text continues after a gap", "runtime/broadcast/receiver.py", "if piece.offset > self._have:", "if False:", ELSEWHERE),
-    Mutant("a late watcher gets no beginning of live text", "runtime/broadcast/sender.py", "call.sent = 0\n", "pass\n", ELSEWHERE, postgres=True),
-    Mutant("live text of a dead worker stays", "runtime/broadcast/receiver.py", "> SILENT * SECOND:", "> 10_000 * SECOND:", ELSEWHERE, postgres=True),
+    Mutant("live text is sent without a watcher", "runtime/live_text/sender.py", "return until is not None and self._boot() < until", "return True", ELSEWHERE, postgres=True),
+    Mutant("live text is sent to the machine that has its file", "runtime/live_text/sender.py", "if told.place == self._place:", "if False:", ELSEWHERE, postgres=True),
+    Mutant("live text continues after a gap", "runtime/live_text/receiver.py", "if piece.offset > self._have:", "if False:", ELSEWHERE),
+    Mutant("a late watcher gets no beginning of live text", "runtime/live_text/sender.py", "call.sent = 0\n", "pass\n", ELSEWHERE, postgres=True),
+    Mutant("live text of a dead worker stays", "runtime/live_text/receiver.py", "> SILENT * SECOND:", "> 10_000 * SECOND:", ELSEWHERE, postgres=True),
     Mutant("a vote is cast as the service", "server/authentication.py", "with acting(Identity.parse(caller.identity)):", 'with acting(Identity.parse("os:0")):', ("tests/server/test_session_operations.py",)),
     Mutant("the first part of a command decides", "domain/policy/judgement.py", "for part in analysis.parts or (None,)", "for part in analysis.parts[:1] or (None,)", COMMANDS),
     Mutant("a command that cannot be parsed is allowed", "domain/policy/judgement.py", "if problems:", "if False:", COMMANDS),
@@ -285,7 +285,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("an artifact keeps a secret of meanwhile", "agent/tools/command.py", "artifacts.put(_redacted(_pieces(lambda: file.read(CHUNK))))", "artifacts.put(_pieces(lambda: file.read(CHUNK)))", OUTPUT),
     Mutant("a call with a secret in its arguments is done", "agent/tool_calls.py", "        if call.secret is not None:\n", "        if False:\n", MODEL_SECRETS),
     Mutant("a model uses any secret", "agent/permissions.py", "if one.reference not in KNOWN.named and one not in own:", "if False:", MODEL_SECRETS),
-    Mutant("live text keeps a known secret", "runtime/live_text_writer.py", "        if KNOWN.pattern is not None:\n", "        if False:\n", MODEL_SECRETS),
+    Mutant("live text keeps a known secret", "runtime/live_text/writer.py", "        if KNOWN.pattern is not None:\n", "        if False:\n", MODEL_SECRETS),
     Mutant("a model's text keeps a known secret", "agent/history/reply_line.py", "text = redact(storable_text(reply.text))", "text = storable_text(reply.text)", MODEL_SECRETS),
     Mutant("a command sees a known secret in a harmless variable", "agent/commands/sandbox.py", "_PASSWORD.search(value) is not None or found_in(value) is not None", "_PASSWORD.search(value) is not None", ("tests/agent/commands/test_sandbox.py",)),
     Mutant("a terminal shows what looks like a secret", "cli/text/plain.py", "visible(mask(text), keep=keep)", "visible(text, keep=keep)", ("tests/security/test_masks.py",)),

@@ -9,7 +9,8 @@ import pytest
 from perdure import faults
 from perdure.agent.model import OnText, Reply, Request
 from perdure.errors import ModelError
-from perdure.runtime.live_text import Delta, LiveTextReader
+from perdure.runtime.live_text.delta import Delta
+from perdure.runtime.live_text.file import LiveTextReader
 from tests.agent.conftest import open_runtime
 from tests.agent.support.conversation import Conversation, lines
 

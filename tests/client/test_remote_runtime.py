@@ -17,7 +17,8 @@ from perdure import Conflict, Gate, NotAllowed, NotFound, Runtime, Session, Sess
 from perdure.domain.notification import ChannelKind, Topic
 from perdure.domain.principal import Role
 from perdure.errors import ConfigError, NotAuthenticated, StoreUnavailable
-from perdure.runtime.live_text import LiveTextFile, LiveTextHeader
+from perdure.runtime.live_text.delta import LiveTextHeader
+from perdure.runtime.live_text.file import LiveTextFile
 from perdure.runtime.stream.events import QuestionOpened, StreamEvent, TextDelta
 from perdure.store.moves import notification
 from tests.client.support.cutting_proxy import CuttingProxy, cutting_proxy

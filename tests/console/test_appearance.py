@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from perdure.runtime.live_text import LiveTextHeader
+from perdure.runtime.live_text.delta import LiveTextHeader
 from tests.console.support.browser_login import signed_in
 from tests.console.support.scene import (
     HOSTILE,

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.runtime.live_text import LiveTextHeader
+from perdure.runtime.live_text.delta import LiveTextHeader
 from perdure.server.operation import EVENT_STREAM
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store

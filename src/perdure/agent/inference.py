@@ -27,8 +27,8 @@ from perdure.errors import ModelError
 from perdure.ids import decode, encode
 from perdure.runtime.description import describe
 from perdure.runtime.ledger.policy import ALLOWED, under
-from perdure.runtime.live_text import RetryNotice
-from perdure.runtime.live_text_writer import LiveTextWriter
+from perdure.runtime.live_text.delta import RetryNotice
+from perdure.runtime.live_text.writer import LiveTextWriter
 from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.telemetry.spans import chat_span
 from perdure.secrets.redaction import KNOWN, redact

@@ -34,7 +34,7 @@ from perdure.domain.effect import Effect, EffectState
 from perdure.domain.fact import Fact
 from perdure.errors import ModelError, Suspended
 from perdure.runtime.ledger.host import OpenDoubt
-from perdure.runtime.live_text_writer import LiveTextWriter
+from perdure.runtime.live_text.writer import LiveTextWriter
 from perdure.runtime.recovery.recovery import tool_of
 from perdure.runtime.run.lineage import newest, wake_branches
 from perdure.secrets.redaction import redact_value

@@ -18,7 +18,7 @@ from perdure.client.verbs import segment
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL
 from perdure.errors import PerdureError
-from perdure.runtime.live_text import Delta, RetryNotice
+from perdure.runtime.live_text.delta import Delta, RetryNotice
 from perdure.runtime.stream.builder import StreamBuilder
 from perdure.runtime.stream.events import StreamEvent
 

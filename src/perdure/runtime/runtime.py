@@ -25,7 +25,8 @@ from perdure.runtime.description import Causes
 from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, LATE, liveness_here
 from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter
 from perdure.runtime.ledger.policy import Intent, Policy
-from perdure.runtime.live_text import Delta, LiveText
+from perdure.runtime.live_text.delta import Delta
+from perdure.runtime.live_text.file import LiveText
 from perdure.runtime.notifications.channels import read_channels
 from perdure.runtime.notifications.outbox import NotificationOutbox
 from perdure.runtime.part_method import LatePart, PartMethod

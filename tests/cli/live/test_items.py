@@ -13,7 +13,7 @@ from perdure.cli.live import items
 from perdure.cli.live.item_stream import ItemStream
 from perdure.cli.live.items import KINDS, TYPES, ItemBuilder
 from perdure.domain.event import Event
-from perdure.runtime.live_text import Delta
+from perdure.runtime.live_text.delta import Delta
 from tests.cli.support.agents import AgentFolder, calls
 from tests.tidy.source import text
 

@@ -16,8 +16,8 @@ from perdure.domain.effect import idempotency_key
 from perdure.domain.wait import WaitKind
 from perdure.errors import ModelError
 from perdure.ids import encode
-from perdure.runtime.live_text import RetryNotice
-from perdure.runtime.live_text_writer import LiveTextWriter
+from perdure.runtime.live_text.delta import RetryNotice
+from perdure.runtime.live_text.writer import LiveTextWriter
 from perdure.store.moves import rate_limit, wait
 from perdure.store.moves.rate_limit import Reservation
 

@@ -22,7 +22,7 @@ from perdure.domain.inbox import InboxMessage
 from perdure.domain.literals import MessageMode
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, LeaseHeld
-from perdure.runtime.live_text import Delta
+from perdure.runtime.live_text.delta import Delta
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import session
 

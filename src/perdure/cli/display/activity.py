@@ -12,7 +12,7 @@ from perdure.cli.text.grid import columns, fitted
 from perdure.cli.text.plain import arguments, elapsed, safe, short
 from perdure.cli.text.waits import WaitDescription
 from perdure.domain.wait import WaitKind
-from perdure.runtime.live_text import RetryNotice
+from perdure.runtime.live_text.delta import RetryNotice
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LINES = 5  # of a command's output

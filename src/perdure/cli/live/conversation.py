@@ -39,7 +39,7 @@ from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import LeaseHeld, LeaseLost, PerdureError
-from perdure.runtime.live_text import POLL_INTERVAL, Delta
+from perdure.runtime.live_text.delta import POLL_INTERVAL, Delta
 from perdure.runtime.runtime import Runtime, SessionView
 
 TICK = 0.2

@@ -17,7 +17,8 @@ from perdure.cli.text.sentence import line
 from perdure.config import is_service
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord
-from perdure.runtime.live_text import POLL_INTERVAL, LiveText, LiveTextReader
+from perdure.runtime.live_text.delta import POLL_INTERVAL
+from perdure.runtime.live_text.file import LiveText, LiveTextReader
 from perdure.store.moves import effect
 from perdure.store.store import Store, open_store
 

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.cli.live.items import ItemBuilder, JsonObject
 from perdure.domain.event import Event
-from perdure.runtime.live_text import Delta
+from perdure.runtime.live_text.delta import Delta
 
 
 class ItemStream:

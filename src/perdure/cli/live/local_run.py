@@ -24,7 +24,7 @@ from perdure.cli.workers.serving_worker import find_serving_worker
 from perdure.config import is_service
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.errors import LeaseHeld, PerdureError, SessionWaiting
-from perdure.runtime.live_text import Delta
+from perdure.runtime.live_text.delta import Delta
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import StoreTransaction
 from perdure.store.transfer.seal import refusal

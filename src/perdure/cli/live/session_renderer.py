@@ -21,7 +21,7 @@ from perdure.cli.text.waits import WaitDescription
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL
 from perdure.runtime.definitions.program import PROGRAMS
-from perdure.runtime.live_text import Delta
+from perdure.runtime.live_text.delta import Delta
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import event, message

@@ -19,7 +19,8 @@ from perdure.domain.effect import Effect
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait
-from perdure.runtime.live_text import Delta, LiveTextReader
+from perdure.runtime.live_text.delta import Delta
+from perdure.runtime.live_text.file import LiveTextReader
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, effect, session

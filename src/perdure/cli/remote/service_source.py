@@ -18,7 +18,7 @@ from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import NotFound, PerdureError
-from perdure.runtime.live_text import Delta
+from perdure.runtime.live_text.delta import Delta
 from perdure.runtime.queries import SessionView
 from perdure.store.databases.sqlite.mirror import Mirror
 from perdure.store.move import StoreTransaction

@@ -15,7 +15,7 @@ import msgspec
 from perdure.domain.event import Event
 from perdure.domain.text import content_text
 from perdure.runtime.description import recorded_summary
-from perdure.runtime.live_text import Delta
+from perdure.runtime.live_text.delta import Delta
 from perdure.runtime.stream.events import (
     ApprovalRequested,
     DoubtOpened,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.runtime.definitions.program import PROGRAMS
-from perdure.runtime.live_text import POLL_INTERVAL, Delta, LiveTextReader
+from perdure.runtime.live_text.delta import POLL_INTERVAL, Delta
+from perdure.runtime.live_text.file import LiveTextReader
 from perdure.runtime.stream.builder import StreamBuilder
 from perdure.runtime.stream.events import StreamEvent
 from perdure.store.moves import event

@@ -14,7 +14,8 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from perdure.runtime.live_text import POLL_INTERVAL, Delta, LiveTextReader
+from perdure.runtime.live_text.delta import POLL_INTERVAL, Delta
+from perdure.runtime.live_text.file import LiveTextReader
 from perdure.runtime.runtime import Runtime
 from perdure.server.stream.tail import EventLine, Subscriber
 

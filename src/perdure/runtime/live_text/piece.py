@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from perdure.ids import boot_id, digest
-from perdure.runtime.live_text import RetryNotice
+from perdure.runtime.live_text.delta import RetryNotice
 
 ANNOUNCEMENTS = "live-text"  # the topic of all announcements
 ANNOUNCED, EXPIRES = 3.0, 10.0  # seconds

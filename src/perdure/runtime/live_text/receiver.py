@@ -15,8 +15,8 @@ from functools import partial
 import msgspec
 
 from perdure.clock import SECOND, SystemClock
-from perdure.runtime.broadcast.piece import ANNOUNCED, ANNOUNCEMENTS, NAMED, SILENT, Announcement, Piece, topic_of
-from perdure.runtime.live_text import Delta
+from perdure.runtime.live_text.delta import Delta
+from perdure.runtime.live_text.piece import ANNOUNCED, ANNOUNCEMENTS, NAMED, SILENT, Announcement, Piece, topic_of
 from perdure.store.messages import Handler, MessageBus
 
 WAITING = 2_000  # pieces that a reader has not polled

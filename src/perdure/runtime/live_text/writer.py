@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from perdure.ids import new_uid
-from perdure.runtime.live_text import Delta, LiveTextFile, LiveTextHeader, RetryNotice
+from perdure.runtime.live_text.delta import Delta, LiveTextHeader, RetryNotice
+from perdure.runtime.live_text.file import LiveTextFile
 from perdure.secrets.redaction import KNOWN, stream
 from perdure.secrets.stream import RedactionStream
 
 if TYPE_CHECKING:
-    from perdure.runtime.broadcast.sender import LiveTextSender
+    from perdure.runtime.live_text.sender import LiveTextSender
     from perdure.runtime.run.run import Run
 
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 import msgspec
 
 from perdure.clock import SECOND, SystemClock
-from perdure.runtime.broadcast.piece import ANNOUNCEMENTS, EXPIRES, IDLE, LONGEST, PAUSE, Announcement, Piece, topic_of
-from perdure.runtime.live_text import MOST, LiveTextHeader
+from perdure.runtime.live_text.delta import MOST, LiveTextHeader
+from perdure.runtime.live_text.piece import ANNOUNCEMENTS, EXPIRES, IDLE, LONGEST, PAUSE, Announcement, Piece, topic_of
 from perdure.store.messages import MessageBus
 
 

@@ -13,14 +13,16 @@ from subprocess import PIPE, Popen
 
 import pytest
 
-from perdure.runtime import live_text
-from perdure.runtime.live_text import Delta, LiveText, LiveTextHeader, LiveTextReader, RetryNotice
+from perdure.runtime.live_text import file as live_text
+from perdure.runtime.live_text.delta import Delta, LiveTextHeader, RetryNotice
+from perdure.runtime.live_text.file import LiveText, LiveTextReader
 from perdure.store.store import Store
 
 DIES = """
 import sys, time
 from pathlib import Path
-from perdure.runtime.live_text import LiveTextFile, LiveTextHeader
+from perdure.runtime.live_text.delta import LiveTextHeader
+from perdure.runtime.live_text.file import LiveTextFile
 writing = LiveTextFile(Path(sys.argv[1]), LiveTextHeader("c", 3))
 writing.append("said")
 print("said", flush=True)

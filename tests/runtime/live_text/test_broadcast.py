@@ -19,10 +19,11 @@ import pytest
 from perdure import Agent
 from perdure.agent.model import OnText, Reply, Request
 from perdure.errors import ModelError
-from perdure.runtime.broadcast import receiver as receiving
-from perdure.runtime.broadcast.piece import ANNOUNCEMENTS, LONGEST, Announcement, Piece, topic_of
-from perdure.runtime.broadcast.receiver import RemoteReader
-from perdure.runtime.live_text import Delta, LiveTextReader, RetryNotice
+from perdure.runtime.live_text import receiver as receiving
+from perdure.runtime.live_text.delta import Delta, RetryNotice
+from perdure.runtime.live_text.file import LiveTextReader
+from perdure.runtime.live_text.piece import ANNOUNCEMENTS, LONGEST, Announcement, Piece, topic_of
+from perdure.runtime.live_text.receiver import RemoteReader
 from perdure.runtime.runtime import Runtime
 from perdure.store.databases.postgres.database import PostgreSQL
 from perdure.store.messages import LARGEST

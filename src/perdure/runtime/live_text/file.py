@@ -1,4 +1,6 @@
-"""Live text: the output of a model that is not recorded yet, for watchers. The record never depends on it.
+"""The files of live text: the output of a model that is not recorded yet, for watchers on this machine.
+
+The record never depends on it.
 
     begin      with the first piece: a new file for the session, locked, then its header
     append     each piece is appended, up to a limit; nothing is synced
@@ -11,7 +13,7 @@ shown whole. A watcher tests the lock, so it shows nothing that a dead worker le
 is no live text, and the message comes whole. A crash leaves at most one file for each session, which the next call of
 that session or the next worker removes.
 
-On PostgreSQL a watcher may be on another machine. While there is one, the worker also sends the text (`broadcast`).
+On PostgreSQL a watcher may be on another machine. While there is one, the worker also sends the text (`sender`).
 """
 
 from __future__ import annotations
@@ -22,51 +24,17 @@ import os
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.process import open_for_parent
+from perdure.runtime.live_text.delta import MOST, Delta, LiveTextHeader
+from perdure.runtime.live_text.link import LiveTextLink
+from perdure.runtime.live_text.receiver import RemoteReader
 from perdure.runtime.workers.private_folder import runtime_folder
 from perdure.store.moves import meta
 from perdure.store.store import Store
 from perdure.store.writer.lock import present_names
-
-if TYPE_CHECKING:
-    from perdure.runtime.broadcast.link import LiveTextLink
-    from perdure.runtime.broadcast.receiver import RemoteReader
-
-MOST = 1 << 20  # bytes of one answer; the rest is shown when it is recorded
-POLL_INTERVAL = 0.05  # seconds between two looks of a watcher
-
-
-class RetryNotice(msgspec.Struct, frozen=True):
-    """The model could not answer, and is asked again: when, for which time of how many, and why."""
-
-    due_at: int  # in microseconds on the clock of the store
-    attempt: int
-    most: int
-    why: str
-    requested: bool = False  # the provider asked for this delay
-
-
-class Delta(msgspec.Struct, frozen=True):
-    """A piece of a model's output, or the notice that it broke off or is retried: of which call, after which event."""
-
-    session: str
-    call: str
-    after: int
-    text: str = ""
-    broke_off: bool = False
-    retry: RetryNotice | None = None
-
-
-class LiveTextHeader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first line of a file."""
-
-    call: str
-    after: int
-    retry: RetryNotice | None = None
 
 
 class LiveText:
@@ -93,8 +61,6 @@ class LiveText:
         messages = self._store.messages
         if messages is None or not messages.can_receive or self.folder is None:
             return None
-        from perdure.runtime.broadcast.link import LiveTextLink
-
         return LiveTextLink(messages, self.folder)
 
     def begin(self, uid: str, head: LiveTextHeader) -> LiveTextFile | None:

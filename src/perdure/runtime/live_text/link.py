@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.runtime.broadcast.piece import place_of
-from perdure.runtime.broadcast.receiver import LiveTextReceiver
-from perdure.runtime.broadcast.sender import LiveTextSender
+from perdure.runtime.live_text.piece import place_of
+from perdure.runtime.live_text.receiver import LiveTextReceiver
+from perdure.runtime.live_text.sender import LiveTextSender
 from perdure.store.messages import MessageBus
 
 

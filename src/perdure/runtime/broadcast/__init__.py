@@ -1,1 +1,0 @@
-"""Live text for watchers on other machines, over PostgreSQL."""
