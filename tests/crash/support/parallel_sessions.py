@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from perdure.testing.sweep.fork_process import Channel
 from tests.crash.support import planted_bugs
 from tests.crash.support.kill_points import arm_everything
 from tests.crash.support.power_loss_tasks import begin, numbers
+from tests.crash.support.session_tasks import copy_store
 from tests.crash.support.verdict import (
     Verdict,
     continue_session,
@@ -34,7 +34,7 @@ def run_parallel_sessions(
     channel: Channel, *, fatal: int, plant: str | None, target: str, template: str, **_: Any
 ) -> dict[str, Any]:
     """Each session writes its numbers one after another; all sessions do so at the same time."""
-    shutil.copy(template, target)
+    copy_store(template, target)
     counter = arm_everything(channel, fatal)
     planted_bugs.plant(plant)
     with open_store(target, clock=ManualClock()) as store:

@@ -46,6 +46,11 @@ def measure_workload() -> dict[str, Any]:
     return {"states": rows, "answers": answers, "few": FEW}
 
 
+def copy_store(template: str, target: str) -> None:
+    """Copy the file of a store: all of it or, if this process is killed from outside, nothing."""
+    Path(shutil.copy(template, f"{target}.unfinished")).rename(target)
+
+
 def run_workload(
     channel: Channel,
     *,
@@ -60,7 +65,7 @@ def run_workload(
 ) -> dict[str, Any]:
     """Run the whole workload, or its first few moves. With a template, opening the store is not swept."""
     if template is not None:
-        shutil.copy(template, target)
+        copy_store(template, target)
     counter = arm_everything(channel, fatal)
     planted_bugs.plant(plant)
     if template is None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from perdure.testing import Sink, crash_sweep
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.sweep.ledger_audit import audit
 from perdure.testing.sweep.report import Report
+from perdure.testing.sweep.server_pool import ServerPool, TrialServers
+from perdure.testing.sweep.sweep import Sweep, TrialContext
 from perdure.testing.sweep.trial import answer, run_to_end
 from tests.ledger.support import process_setup, programs, unkeyed_program
 from tests.ledger.support.figures import show
@@ -74,6 +77,25 @@ def test_an_app_that_cannot_be_imported_is_an_error(sink: Sink, tmp_path: Path) 
 def test_a_setup_that_other_processes_cannot_find_is_refused(sink: Sink, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must be a function of a module"):
         crash_sweep(programs.pure.bind(n=1), app=programs, sink=sink, store=tmp_path, setup=lambda: None, lanes=1)
+
+
+@pytest.mark.slow
+def test_a_process_killed_from_outside_at_its_start_leaves_a_whole_store(sink: Sink, tmp_path: Path) -> None:
+    """A run that was interrupted reported a damaged file: a process had died while it copied the empty store."""
+    with ServerPool(programs, count=1) as pool:
+        sweep = Sweep(pool, programs.pure.bind(n=1), sink, tmp_path)
+        sweep.prepare()
+
+        def kill_at_start(servers: TrialServers) -> str | None:
+            with TrialContext(sweep) as context:
+                (copy,) = tmp_path.glob("trial-*/perdure.db")
+                whole = copy.read_bytes() == Path(sweep.template or "", copy.name).read_bytes()
+                process = context.begin(servers.forking)
+                os.kill(process.pid, signal.SIGKILL)
+                assert (whole, process.wait().killed) == (True, True)
+                return context.run(servers.forking).error
+
+        assert pool.each([kill_at_start]) == [None]
 
 
 def test_a_report_without_kills_is_not_ok() -> None:

@@ -193,7 +193,6 @@ class TrialContext:
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
-        self._template = sweep.template
         self.sink_run = new_name("run")
         self._client = sweep.sink.run(self.sink_run)
 
@@ -202,6 +201,9 @@ class TrialContext:
         if sweep.mode:
             self._client.mode(**sweep.mode)
         self._folder = None if sweep.folder is None else tempfile.mkdtemp(prefix="trial-", dir=sweep.folder)
+        if self._folder is not None and sweep.template is not None:
+            # Not in the process of the trial: one that is killed from outside would leave a part of the file.
+            shutil.copytree(sweep.template, self._folder, dirs_exist_ok=True)
         self._environment = {key: value.replace("{sink}", self._client.url) for key, value in sweep.environment.items()}
         self._arguments: dict[str, Any] = {
             "target": sweep.url or str(Path(self._folder or "", "perdure.db")),
@@ -217,9 +219,8 @@ class TrialContext:
         self._client.forget()
 
     def begin(self, server: ForkServer, *, environment: Mapping[str, str] | None = None, **more: Any) -> ChildProcess:
-        """Start a process of this trial, with more of `trial.ProcessSpec`; the first one copies the template store."""
-        template, self._template = self._template, None
-        own = {"environment": self._environment | dict(environment or {}), "template": template}
+        """Start a process of this trial, with more of `trial.ProcessSpec`."""
+        own = {"environment": self._environment | dict(environment or {})}
         return server.begin(RUN, **self._arguments | own | more)
 
     def run(self, server: ForkServer, *, environment: Mapping[str, str] | None = None, **more: Any) -> ProcessResult:

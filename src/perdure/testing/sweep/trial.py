@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import tempfile
 import threading
@@ -48,7 +47,6 @@ class ProcessSpec(msgspec.Struct, kw_only=True):
     program: str
     arguments: dict[str, Any]
     sink: str
-    template: str | None = None
     environment: dict[str, str] = {}
     setup: str | None = None
     person: str | None = None
@@ -90,8 +88,6 @@ class KillPointCounter:
 def run_process(channel: Channel, **arguments: Any) -> dict[str, Any]:
     """Run the program, `times` times over; then audit its ledger."""
     spec = msgspec.convert(arguments, ProcessSpec)
-    if spec.template is not None:
-        shutil.copytree(spec.template, Path(spec.target).parent, dirs_exist_ok=True)
     os.environ.update(spec.environment | {WHERE: spec.sink})
     if spec.setup is not None:
         find_task(spec.setup)()
