@@ -87,7 +87,7 @@ class ForkedProcess(PerdureError):
     """A store, runtime or session was used in a child made by `fork()`; nothing was done."""
 
     code = "forked-process"
-    hint = "Open the store in the child itself, or start the child with `spawn` (multiprocessing) or `subprocess`."
+    hint = "Start the child with `spawn` (multiprocessing) or `subprocess`, or open the store only after the fork."
 
 
 class StoreError(PerdureError):

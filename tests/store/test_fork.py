@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
 import pytest
 
 from perdure import process
 from perdure.errors import ForkedProcess, PerdureError
 from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store.databases.sqlite.location import companion
+from perdure.store.inspection.read_access import locate_store, read_store
 from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event, session, worker
 from perdure.store.moves.session import NewSession
@@ -70,16 +74,57 @@ def test_closing_in_a_forked_child_closes_nothing_of_the_parent(target: str) -> 
         assert store.read_now(session.count) == {"ready": 2}
 
 
-@pytest.mark.databases("sqlite", "postgres")
-def test_a_forked_child_may_open_the_store_itself(store: Store, target: str) -> None:
+def write_in_child(target: str) -> str:
     def act() -> object:
         with open_store(target) as own:
             own.write_now(session.create(new("child"), by="ada"))
             return own.read_now(session.count)
 
+    return in_child(act)
+
+
+@pytest.mark.databases("postgres")
+def test_a_forked_child_may_open_the_store_itself(store: Store, target: str) -> None:
     store.write_now(session.create(new("parent"), by="ada"))
-    assert in_child(act) == "{'ready': 2}"
+    assert write_in_child(target) == "{'ready': 2}"
     assert store.read_now(session.count) == {"ready": 2}
+
+
+@pytest.mark.databases("sqlite")
+def test_a_forked_child_cannot_open_a_file_of_its_parent(store: Store, target: str) -> None:
+    """It would take no locks, and lose what it has committed as soon as the parent closes the file."""
+    store.read_now(session.count)  # so that a reader has the file open as well
+    assert write_in_child(target).startswith("forked-process: Process ")
+    assert in_child(lambda: inspect_store(target)).startswith("forked-process: ")
+    assert in_child(lambda: write_in_child(target)).startswith("forked-process: "), "nor may a child of the child"
+    store.write_now(session.create(new("parent"), by="ada"))
+    assert store.read_now(session.count) == {"ready": 1}
+
+
+def inspect_store(target: str) -> None:
+    with read_store(locate_store(target)):
+        """Opening it is what is tested."""
+
+
+@pytest.mark.databases("sqlite")
+def test_a_forked_child_may_open_a_file_that_its_parent_has_closed(target: str) -> None:
+    with open_store(target) as store:
+        store.write_now(session.create(new("parent"), by="ada"))
+    assert write_in_child(target) == "{'ready': 2}"
+
+
+def test_a_forked_child_never_closes_a_connection_of_its_parent(tmp_path: Path) -> None:
+    """Closing would roll back what the parent has begun: both share the memory of the index of the WAL."""
+    held = [apsw.Connection(str(tmp_path / "held.db"))]
+
+    def let_go() -> bool:
+        seen = weakref.ref(held[0])
+        held.clear()
+        gc.collect()
+        return seen() is not None
+
+    assert in_child(let_go) == "True"
+    held[0].close()
 
 
 @pytest.mark.slow

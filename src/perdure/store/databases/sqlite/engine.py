@@ -29,6 +29,7 @@ from perdure.errors import (
 )
 from perdure.ids import new_uid
 from perdure.store.databases.sqlite import raw_rows
+from perdure.store.databases.sqlite.inherited_files import check_not_inherited
 from perdure.store.hot_move import GuardedWrite
 from perdure.store.move import Row, StoreTransaction
 from perdure.store.statements import load
@@ -255,6 +256,7 @@ def connect_read_only(path: str) -> apsw.Connection:
 @contextmanager
 def open_connection(path: str, flags: int, vfs: str | None = None) -> Iterator[apsw.Connection]:
     """A connection, closed again if its setup fails."""
+    check_not_inherited(path)
     try:
         db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
     except apsw.Error as error:

@@ -152,7 +152,7 @@ def with_reserve(folder: Path, act: Callable[[], T]) -> T:
         raise StoreFull("The disk is full; nothing was written.") from error
 
 
-def identity_of(path: Path) -> tuple[int, int] | None:
+def identity_of(path: Path | str) -> tuple[int, int] | None:
     """The identity of the file at a path; None if there is none."""
     try:
         found = os.stat(path)
