@@ -15,6 +15,7 @@ from perdure.errors import ConfigError, Conflict
 from perdure.interchange.export import export
 from perdure.interchange.import_ import import_bundle
 from perdure.runtime.definitions.prompt import LARGEST_IMAGE, LARGEST_TEXT, prompt_content
+from perdure.store.store import open_store
 from tests.agent.conftest import open_runtime
 from tests.agent.models.conftest import Provider, model_server, provider  # noqa: F401 - fixtures
 from tests.agent.support.conversation import RecordingModel
@@ -153,6 +154,11 @@ def test_path_that_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
         os.mkfifo(path)
     with pytest.raises(ConfigError, match="cannot be sent"):
         perdure.File(path)
+
+
+def test_a_file_of_the_open_store_is_refused(tmp_path: Path) -> None:
+    with open_store(tmp_path / "perdure.db"), pytest.raises(ConfigError, match="it is a file of the store"):
+        perdure.File(tmp_path / "perdure.db")
 
 
 @pytest.mark.parametrize("given", [[1], [b"x"], [None], None, 5])

@@ -10,6 +10,7 @@ import pytest
 from perdure.cli.attachments import LARGEST, attach_files
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.prompt import File
+from perdure.store.store import open_store
 
 
 @pytest.fixture
@@ -94,6 +95,15 @@ def test_unsuitable_files_are_refused_with_a_reason(place: Path, tmp_path: Path)
             compose(text, place)
     assert "s3cret" in compose("@../secret", place)[0]
     assert "s3cret" in compose(f"@{tmp_path}/secret", place)[0]
+
+
+@pytest.mark.parametrize("name", ["perdure.db", "perdure.db-wal", "perdure.db-shm", "link"])
+def test_a_file_of_the_open_store_is_not_opened(place: Path, name: str) -> None:
+    """Closing it would release the locks that SQLite holds on it for this process."""
+    with open_store(place / "perdure.db"):
+        os.link(place / "perdure.db", place / "link")
+        with pytest.raises(ConfigError, match="it is a file of the store that is open"):
+            compose(f"@{name}", place)
 
 
 def test_image_is_attached_as_a_file(place: Path) -> None:

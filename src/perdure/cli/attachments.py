@@ -22,6 +22,7 @@ from perdure.cli.text.plain import count, safe
 from perdure.errors import ConfigError
 from perdure.ids import digest
 from perdure.runtime.definitions.prompt import LARGEST_DOCUMENT, File, media_type
+from perdure.store.store import is_open_file
 
 LARGEST = 256 << 10  # bytes of all attachments of one message
 FIRST, SILENCE = 10, 60  # seconds to wait for standard input: for the first byte, and between two reads
@@ -151,6 +152,8 @@ def _read(path: Path, name: str, folder: Path) -> bytes:
             f"{name} is a link to a file outside of {folder}; nothing was sent.",
             hint=f"Name the file itself to attach it: @{path.resolve()}",
         )
+    if is_open_file(path):
+        raise ConfigError(f"{name} cannot be attached: it is a file of the store that is open; nothing was sent.")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -29,6 +29,7 @@ from perdure.domain.event import Event
 from perdure.domain.identity import os_identity
 from perdure.domain.move_guard import current_guard
 from perdure.errors import ConfigError
+from perdure.store.databases.sqlite.opened_files import identity_of
 from perdure.store.messages import MessageBus
 from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event
@@ -183,6 +184,13 @@ def place_of(target: str) -> Path | None:
 def open_places() -> set[Path]:
     """The files and folders of the stores that are open in this process."""
     return {one.place for one in list(_OPEN) if one.place is not None and not one.is_closed}
+
+
+def is_open_file(path: Path) -> bool:
+    """Whether SQLite has a file open in this process. It must not be read: closing it would release SQLite's locks."""
+    found = identity_of(path)
+    names = (f"{place}{suffix}" for place in open_places() for suffix in ("", "-wal", "-shm"))
+    return found is not None and any(identity_of(name) == found for name in names)
 
 
 def _guarded(move: Move[T]) -> Move[T]:

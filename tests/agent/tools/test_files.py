@@ -11,6 +11,7 @@ from perdure.agent.tools.files import list_files, read_file
 from perdure.agent.tools.result import LIMIT, ToolResult, text_result
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import digest
+from perdure.store.store import open_store
 from tests.agent.support.tool_calls import run_git
 
 
@@ -93,6 +94,14 @@ def test_nothing_outside_is_read(path: str, work_folder: Path) -> None:
     for tool in (read_file, list_files):
         with pytest.raises(NotDone):
             tool(path)
+
+
+def test_another_name_of_the_open_store_is_not_read(work_folder: Path) -> None:
+    """Closing it would release the locks that SQLite holds on it for this process."""
+    with open_store(store := work_folder.parent / "perdure.db"):
+        os.link(store, work_folder / "link")
+        with pytest.raises(NotDone, match="another name of a file of the store"):
+            read_file("link")
 
 
 def test_files_that_block_forever_are_refused(work_folder: Path) -> None:

@@ -92,6 +92,19 @@ def test_a_failed_reader_connection_does_not_fail_the_next_read(folder: Path) ->
         assert store.read_now(meta.get, "store_id")
 
 
+@pytest.mark.databases("sqlite")
+def test_a_read_that_sqlite_rolled_back_reports_its_own_error(store: Store) -> None:
+    """An I/O error ends the transaction as well; ending it once more must not replace the error."""
+
+    def fail(tx: StoreTransaction) -> None:
+        tx.execute("rollback", ())
+        raise apsw.IOError("disk I/O error")
+
+    with pytest.raises(StoreUnavailable, match="The disk failed: disk I/O error"):
+        store.read_now(fail)
+    assert store.read_now(meta.get, "store_id")
+
+
 @pytest.mark.databases("sqlite", "postgres")
 def test_a_read_cannot_write(store: Store) -> None:
     with pytest.raises(StoreUnavailable):

@@ -29,6 +29,7 @@ from perdure.agent.tools.result import short
 from perdure.config import FILE as FILE_OF_SETTINGS
 from perdure.errors import NotDone
 from perdure.ids import digest
+from perdure.store.store import is_open_file
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a fifo must not wait for its other end
@@ -44,6 +45,8 @@ def real_path(path: str) -> Path:
         whole = os.fsencode(found)
         if len(whole) > 4000 or any(len(part) > 255 for part in whole.split(b"/")):
             raise ValueError("it is too long")  # opened folder by folder it could be made, but not opened by its path
+        if is_open_file(found):
+            raise ValueError("it is another name of a file of the store")
         return found
     except (OSError, RuntimeError, ValueError) as error:  # a circle of links, or half a surrogate pair
         raise NotDone(f"{short(path)} is not a usable path: {_why(error)}.") from None

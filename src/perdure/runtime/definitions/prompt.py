@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from perdure.errors import ConfigError
 from perdure.ids import digest
+from perdure.store.store import is_open_file
 
 LARGEST_TEXT = 256 << 10  # bytes
 LARGEST_IMAGE = 5 << 20
@@ -121,6 +122,8 @@ def media_type(data: bytes) -> str | None:
 
 def _read(path: Path, name: str) -> bytes:
     try:
+        if is_open_file(path):
+            raise ConfigError(f"{name} cannot be sent: it is a file of the store that is open.")
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -23,7 +23,7 @@ from perdure.clock import Clock
 from perdure.domain.identity import os_identity
 from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.durable import make_folder, move_into_place, sync_file, sync_folder
-from perdure.errors import SchemaMismatch, StoreUnavailable
+from perdure.errors import SchemaMismatch
 from perdure.ids import new_uid
 from perdure.store import migrate
 from perdure.store.databases.sqlite.engine import SQLiteEngine, SQLiteTransaction, connect, translate
@@ -34,10 +34,10 @@ from perdure.store.databases.sqlite.location import (
     check_library,
     check_not_missing,
     companion,
-    identity_of,
     make_file,
     with_reserve,
 )
+from perdure.store.databases.sqlite.opened_files import OpenedFiles
 from perdure.store.databases.sqlite.witness import Witness
 from perdure.store.moves import meta
 from perdure.store.writer.datagrams import Datagrams
@@ -72,7 +72,7 @@ class SQLite:
         self.restore_epoch = 0
         self._presence: Presence | None = None
         self._witness: Witness | None = None
-        self._file: tuple[int, int] | None = None  # which file was opened
+        self._files: OpenedFiles | None = None
         if path is not None:
             self._presence = with_reserve(companion(path), lambda: self._prepare(path))
         self.wakeups = Wakeups(self._transport())
@@ -128,7 +128,7 @@ class SQLite:
                     make_file(self.path)
             db = connect(str(self.path or ":memory:"), vfs=self._vfs, exclusive=self._exclusive)
             if self.path is not None and self._vfs is None:
-                self._file = identity_of(self.path)
+                self._files = OpenedFiles(self.path)
             return db
         finally:
             if lock is not None:
@@ -143,6 +143,9 @@ class SQLite:
         if self.folder is not None:
             engine.barrier()  # the last close removed the WAL: its new name must be durable before it is used
             sync_folder(self.folder.parent)
+            if self._files is not None and not self._exclusive:
+                self._files.add_wal()
+                engine.may_remove_wal = self._files.may_remove_wal
             with suppress(OSError):  # a full disk: the store works without it
                 self._witness = self._witness or Witness(self.folder)
         if self._witness is not None:
@@ -161,13 +164,8 @@ class SQLite:
             migrate.check(int(meta.get(tx, "schema_version") or 0), compatible_from, migrate.known())
 
     def _check_file(self) -> None:
-        if self._file is None or self.path is None:
-            return
-        if identity_of(self.path) != self._file:
-            raise StoreUnavailable(
-                f"The file {self.path} was replaced, moved or removed while it was open; nothing was written.",
-                hint="Put it back, or end this process and start it again.",
-            )
+        if self._files is not None:
+            self._files.check()
 
     def _migrate(self, engine: SQLiteEngine) -> list[int]:
         """Migrate as far as living workers of older versions allow; refused if that is not far enough for this code."""
@@ -209,7 +207,8 @@ class SQLite:
                 tx.boot, tx.identity = self.clock.boot(), ticket.move.identity or os_identity()
                 ticket.result = ticket.move.run(tx)
             finally:
-                db.execute("ROLLBACK")
+                if db.in_transaction:  # not after some errors, which the caller is to get
+                    db.execute("ROLLBACK")
         except BaseException as error:
             ticket.error = translate(error)
 

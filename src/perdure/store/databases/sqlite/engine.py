@@ -116,6 +116,7 @@ class SQLiteEngine:
         self._born = process.generation
         self.restore_epoch = 0
         self.check: Callable[[], None] | None = None  # raises if the store is no longer the one that was opened
+        self.may_remove_wal: Callable[[], bool] = lambda: True
         self._clock = clock
         self._lock = lock
         self._holds_lock = False
@@ -220,6 +221,8 @@ class SQLiteEngine:
         return time.monotonic() > self._deadline
 
     def close(self) -> None:
+        if not self.may_remove_wal():
+            self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self.db.close()
         if self._lock is not None:
             self._lock.close()

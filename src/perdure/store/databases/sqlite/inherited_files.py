@@ -21,7 +21,7 @@ import apsw
 
 from perdure import process
 from perdure.errors import ForkedProcess
-from perdure.store.databases.sqlite.location import identity_of
+from perdure.store.databases.sqlite.opened_files import identity_of
 
 _inherited: set[tuple[int, int]] = set()  # the files that were open when this process was forked
 USUAL_LIMIT = 1024  # descriptors that are looked at where the system does not list them

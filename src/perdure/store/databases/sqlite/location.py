@@ -150,12 +150,3 @@ def with_reserve(folder: Path, act: Callable[[], T]) -> T:
         if isinstance(error, StoreFull):
             raise
         raise StoreFull("The disk is full; nothing was written.") from error
-
-
-def identity_of(path: Path | str) -> tuple[int, int] | None:
-    """The identity of the file at a path; None if there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino)

@@ -1,0 +1,74 @@
+"""A WAL that lost its name under a living process: nothing more is acknowledged, and nothing of others is removed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import StoreUnavailable
+from perdure.store.moves import meta
+from perdure.store.store import Store, open_store
+
+OTHER = """
+import os, sys
+from perdure.store.moves import meta
+from perdure.store.store import open_store
+
+target, key, how = sys.argv[1:]
+store = open_store(target)
+store.write_now(meta.put(key, "other"))
+if how == "die":
+    os._exit(0)
+store.close()
+"""
+
+pytestmark = pytest.mark.databases("sqlite")
+
+
+def write_in_other_process(target: str, key: str, how: str = "close") -> None:
+    subprocess.run([sys.executable, "-c", OTHER, target, key, how], check=True)
+
+
+def remove_by_hand(target: str) -> None:
+    Path(f"{target}-wal").unlink()
+
+
+def lose_locks(target: str) -> None:
+    """Copy the files as a tool may do for a backup. SQLite's locks are gone, so the next process thinks it is alone."""
+    for name in ("", "-wal", "-shm"):
+        shutil.copy(f"{target}{name}", f"{target}{name}.copy")
+    write_in_other_process(target, "second")
+    assert not Path(f"{target}-wal").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("remove", [remove_by_hand, lose_locks])
+def test_nothing_is_acknowledged_after_the_wal_was_removed(target: str, remove: Callable[[str], None]) -> None:
+    with open_store(target) as store:
+        store.write_now(meta.put("first", "ours"))
+        remove(target)
+        with pytest.raises(StoreUnavailable, match="-wal was replaced, moved or removed"):
+            store.write_now(meta.put("third", "ours"))
+        with pytest.raises(StoreUnavailable, match="-wal was replaced, moved or removed"):
+            store.read_now(meta.properties)
+    with open_store(target) as store:
+        assert keys(store) == {"first"} | ({"second"} if remove is lose_locks else set())
+
+
+@pytest.mark.slow
+def test_closing_does_not_remove_the_wal_of_others(target: str) -> None:
+    with open_store(target) as store:
+        store.write_now(meta.put("first", "ours"))
+        lose_locks(target)
+        write_in_other_process(target, "third", "die")
+    with open_store(target) as store:
+        assert keys(store) == {"first", "second", "third"}
+
+
+def keys(store: Store) -> set[str]:
+    return set(store.read_now(meta.properties)) & {"first", "second", "third"}
