@@ -1,8 +1,9 @@
-"""Which files a store has opened: the database and its WAL. A path may name another file later, or none.
+"""Which files a store has opened: the database, its WAL and the index of the WAL. A path may name another file later.
 
     database replaced    a restore by hand, or `git checkout`
     WAL removed          by hand as something left over, or by another process that could not see our locks: closing any
                          descriptor of these files in this process, as a copy of them does, releases what SQLite holds
+    index removed        likewise; the next process makes a new one, and then each overwrites what the other commits
 
 A commit to a file that has lost its name is gone when this process ends. So every group and every read compares first.
 """
@@ -30,12 +31,12 @@ class OpenedFiles:
     """The files of one store, as they were opened."""
 
     def __init__(self, path: Path) -> None:
-        self._database, self._wal = str(path), f"{path}-wal"
-        self._identities = {self._database: identity_of(path)}
+        self._path = str(path)
+        self._identities = {self._path: identity_of(path)}
 
     def add_wal(self) -> None:
-        """The WAL is there now: something was written."""
-        self._identities[self._wal] = identity_of(self._wal)
+        """The WAL and its index are there now: something was written."""
+        self._identities |= {name: identity_of(name) for name in (f"{self._path}-wal", f"{self._path}-shm")}
 
     def check(self) -> None:
         """Refuse to continue if a path does not name the file that was opened."""
@@ -47,5 +48,5 @@ class OpenedFiles:
                 )
 
     def may_remove_wal(self) -> bool:
-        """Whether the WAL at its path is not of others: closing would remove it, and commits of theirs with it."""
-        return identity_of(self._wal) in (None, self._identities.get(self._wal))
+        """Whether none of the paths names a file of others: closing would remove the WAL, with commits of theirs."""
+        return all(identity_of(path) in (None, opened) for path, opened in self._identities.items())
