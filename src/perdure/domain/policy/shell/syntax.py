@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from perdure.domain.policy.shell.evaluation import evaluation_problems
 from perdure.domain.policy.shell.gaps import ARGUMENTS, GAP, has_gaps, sign_problem, words_after
 from perdure.domain.policy.shell.part import UNKNOWN
 from perdure.domain.policy.shell.words import assignment, expanded, is_local, text_of, words_of
@@ -69,6 +70,8 @@ class Syntax:
         self._source = root.text or b""
         if has_gaps(root, self._source):
             self._problem(GAP)
+        for problem in evaluation_problems(root):
+            self._problem(problem)
         self._walk(root, [], 0)
 
     def _problem(self, what: str) -> None:
