@@ -20,7 +20,7 @@ from perdure.domain.policy.shell.part import UNKNOWN, CommandPart, normal
 PartPredicate = Callable[[CommandPart], bool]
 Word = Callable[[str], bool]
 
-SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/")
+SYSTEM = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"})
 EXPRESSION = "re:"
 CLASSES = {
     "<base-folder>": (
@@ -73,7 +73,9 @@ class CommandPattern:
     def covers(self, part: CommandPart) -> bool:
         """The narrow match, for rules that allow, and for exceptions."""
         if not (
-            part.written in self.programs or (self.bare and part.written.startswith(SYSTEM)) or self._is_bare(part)
+            part.written in self.programs
+            or (self.bare and part.written.rpartition("/")[0] in SYSTEM)
+            or self._is_bare(part)
         ):
             return False
         words = part.words
@@ -84,7 +86,7 @@ class CommandPattern:
         if self._is_refused(words):
             return False
         rest = words[len(self.sequence) :]
-        return not self.without or not (
+        return not (self.without or self.refused) or not (
             any(word.startswith(UNKNOWN) for word in rest)
             or any(_has_option(words, one) or one in words for alternatives in self.without for one in alternatives)
         )
@@ -153,7 +155,7 @@ def _has_option(words: Iterable[str], option: str) -> bool:
     """Whether an option is there: as it is, with a value, shortened, or in a cluster of characters."""
     if option.startswith("--"):
         return any(
-            (name := word.split("=", 1)[0]) == option or (len(name) > 3 and option.startswith(name))
+            (name := word.split("=", 1)[0]) == option or (len(name) > 2 and option.startswith(name))
             for word in words
             if word.startswith("--")
         )

@@ -103,7 +103,7 @@ class _Parts:
             return
         inner = unwrap(part.program, part.words) or inner_of(part.program, part.words, given)
         if part.program in ("find", "fd", "fdfind"):
-            inner = executed_by_find(part.words)
+            inner = executed_by_find(part.program, part.words)
         if inner is None:
             self.parts.append(part)
         else:

@@ -97,6 +97,8 @@ RUNNERS: Mapping[tuple[str, ...], Wrapper] = {
     ("bundle", "exec"): Wrapper(),
 }  # fmt: skip
 PACKAGES = frozenset({("uv", "tool", "run"), ("uvx",), ("pipx", "run"), ("nix", "run")})  # a word names a package
+_FOUND = re.compile(r"\{[/.]*\}")
+_ATTACHED = re.compile(r"-(?!x$|X$)[A-Za-z0-9]*[xX]|--exec(?!$|-batch$)")
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
@@ -189,8 +191,10 @@ def _fed(words: Sequence[str], found: Inner) -> Inner:
     return found
 
 
-def executed_by_find(words: Sequence[str]) -> Inner:
-    """What `find -exec` runs. The path that it finds stays `{}`."""
+def executed_by_find(program: str, words: Sequence[str]) -> Inner:
+    """What `find -exec` runs. A path that it finds stays `{}` as a word of its own; inside a word it may be code."""
+    if program != "find" and any(_ATTACHED.match(word) for word in words):
+        return Inner(list(words), problem="the program that fd runs is part of an option")
     own: list[str] = []
     found: list[list[str]] = []
     left = list(words)
@@ -201,8 +205,9 @@ def executed_by_find(words: Sequence[str]) -> Inner:
             continue
         inner: list[str] = []
         while left and left[0] != ";" and not (left[0] == "+" and inner and inner[-1] == "{}"):
-            inner.append(left.pop(0))
+            one = left.pop(0)
+            inner.append(one if _FOUND.fullmatch(one) else _FOUND.sub(UNKNOWN, one))
         del left[:1]
         found.append(inner)
-    problem = "find runs what it finds" if any("{}" in inner[0] for inner in found if inner) else ""
+    problem = "find runs what it finds" if any(_FOUND.search(inner[0]) for inner in found if inner) else ""
     return Inner(own, [inner for inner in found if inner], problem=problem)
