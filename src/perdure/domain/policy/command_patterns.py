@@ -68,26 +68,26 @@ class CommandPattern:
         return any(one.fullmatch(word) for one in self.refused for word in words)
 
     def _is_bare(self, part: CommandPart) -> bool:
-        return self.bare and "/" not in part.written
+        folder, slash, _ = part.written.rpartition("/")
+        return self.bare and (not slash or folder in SYSTEM)
 
     def covers(self, part: CommandPart) -> bool:
         """The narrow match, for rules that allow, and for exceptions."""
-        if not (
-            part.written in self.programs
-            or (self.bare and part.written.rpartition("/")[0] in SYSTEM)
-            or self._is_bare(part)
-        ):
+        if not (part.written in self.programs or self._is_bare(part)):
             return False
         words = part.words
         if len(words) < len(self.sequence) or (len(words) > len(self.sequence) and not self.tail):
             return False
-        if not all(UNKNOWN not in word and matches(word) for matches, word in zip(self.sequence, words, strict=False)):
+        if not all(
+            UNKNOWN not in word and not part.may_be_option(word) and matches(word)
+            for matches, word in zip(self.sequence, words, strict=False)
+        ):
             return False
         if self._is_refused(words):
             return False
         rest = words[len(self.sequence) :]
         return not (self.without or self.refused) or not (
-            any(word.startswith(UNKNOWN) for word in rest)
+            any(map(part.may_be_option, rest))
             or any(_has_option(words, one) or one in words for alternatives in self.without for one in alternatives)
         )
 

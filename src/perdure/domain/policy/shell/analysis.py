@@ -88,6 +88,7 @@ class _Parts:
             writes=(*part.writes, *command.writes),
             redirected=tuple(command.writes),
             reads=tuple(command.reads),
+            globs=tuple(command.globs),
         )
         self._judge(part, given, depth, certain=certain)
 
@@ -109,7 +110,8 @@ class _Parts:
         else:
             self._inner(part, inner, given, depth, certain=certain)
         if module := module_of(part.program, part.words):
-            self._judge(_part(part.text, module, part.fed_by), None, depth, certain=certain)
+            found = msgspec.structs.replace(_part(part.text, module, part.fed_by), globs=part.globs)
+            self._judge(found, None, depth, certain=certain)
         for text in interpreted(part.program, part.words, given):
             self.add_code(text, depth + 1, certain=False, fed_by=part.fed_by)
 
@@ -119,7 +121,7 @@ class _Parts:
         if inner.problem and certain:
             self.add_problem(inner.problem)
         for words in inner.commands:
-            found = msgspec.structs.replace(_part(part.text, words, part.fed_by), variables=variables)
+            found = msgspec.structs.replace(_part(part.text, words, part.fed_by), variables=variables, globs=part.globs)
             if depth < DEEPEST:
                 self._judge(found, given, depth + 1, certain=certain)
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -21,7 +22,7 @@ class CommandPart(msgspec.Struct, frozen=True, kw_only=True):
     `written` is the program as it stands in the command, `program` its name without a folder; empty where it is known
     only when the command runs. `variables` are assigned for this program alone. `fed_by` are the programs whose output
     it reads, or which make some of its words. `writes` are the paths that it writes, as far as that is known, and
-    `redirected` those of redirections.
+    `redirected` those of redirections. `globs` are words that the shell may expand to names of files.
     """
 
     text: str
@@ -33,6 +34,7 @@ class CommandPart(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     redirected: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()
 
     def mentions(self) -> tuple[str, ...]:
         """Every text of the part that may be a path: its words, what is attached to an option, redirections."""
@@ -57,7 +59,12 @@ class CommandPart(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_inside(self) -> bool:
         """Whether each path that the part names lies in the folder where the command runs, judged by its text."""
-        return all(is_inside(one) for one in self.paths())
+        globs = (*self.globs, *self.writes, *self.reads)
+        return all(map(is_inside, self.paths())) and not any(map(_finds_above, globs))
+
+    def may_be_option(self, word: str) -> bool:
+        """Whether a word may be an option: text that is not known, or a glob that finds a file such as `--output=x`."""
+        return word.startswith(UNKNOWN) or (word in self.globs and word.startswith(("*", "?", "[", "-")))
 
     def _pattern(self) -> int:
         """The index of the word that a search program looks for, or -1."""
@@ -82,6 +89,11 @@ def is_inside(path: str) -> bool:
     if UNKNOWN in path or (path.startswith(("/", "~")) and path not in HARMLESS_FILES):
         return False
     return ".." not in path.split("/")
+
+
+def _finds_above(glob: str) -> bool:
+    """Whether a glob may find the folder above: `.*` and `.?` find `..` in some shells."""
+    return any(one.startswith(".") and fnmatchcase("..", one) for one in glob.split("/") if one != ".")
 
 
 def _path_start(word: str) -> int:

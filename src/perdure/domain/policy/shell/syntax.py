@@ -8,18 +8,18 @@ is judged all the same, so that a broken end does not hide a destructive beginni
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.domain.policy.shell.evaluation import evaluation_problems
 from perdure.domain.policy.shell.gaps import ARGUMENTS, GAP, has_gaps, sign_problem, words_after
+from perdure.domain.policy.shell.grammar import parser
 from perdure.domain.policy.shell.part import UNKNOWN
-from perdure.domain.policy.shell.words import assignment, expanded, is_local, text_of, words_of
+from perdure.domain.policy.shell.words import assignment, expanded, has_glob, is_local, text_of, words_of
 
 if TYPE_CHECKING:
-    from tree_sitter import Language, Node, Parser
+    from tree_sitter import Node
 
 DEEPEST = 60  # nodes inside each other
 MOST = 300  # simple commands
@@ -53,6 +53,7 @@ class SimpleCommand(msgspec.Struct):
     reads: list[str] = []
     given: str | None = None  # a here-document or here-string that it reads
     fed_by: list[SimpleCommand] = []
+    globs: list[str] = []  # words that the shell may expand to names of files
 
 
 class Syntax:
@@ -63,7 +64,7 @@ class Syntax:
         self.problems: list[str] = []
         if problem := sign_problem(text):
             self._problem(problem)
-        tree = _parser().parse(text.encode("utf-8", "replace"))
+        tree = parser().parse(text.encode("utf-8", "replace"))
         root = tree.root_node
         if root.has_error:
             self._problem("its syntax cannot be read")
@@ -158,6 +159,7 @@ class Syntax:
             for word in words_after(one, self._source):
                 last.fed_by.extend(self._walk(word, [], depth + 1))
                 last.words.extend(words_of(word))
+                last.globs.extend(words_of(word) if has_glob(word) else [])
 
     def _redirect_all(
         self, node: Node, found: list[SimpleCommand], redirects: list[Node], fed: list[SimpleCommand], depth: int
@@ -185,6 +187,7 @@ class Syntax:
         words: list[str] = []
         outside = list(redirects or [])
         assigned: list[tuple[str, str]] = []
+        globs: list[str] = []
         for child in node.children:
             if child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 outside.append(child)
@@ -197,12 +200,14 @@ class Syntax:
                 words.append(UNKNOWN)
             elif child.is_named and child.type not in ("comment", "ERROR"):
                 words.extend(words_of(child.named_children[0] if child.type == "command_name" else child))
+                globs.extend(words_of(child) if has_glob(child) else [])
         for redirect in outside:
             for one in words_after(redirect, self._source):
                 inner.extend(self._walk(one, fed, depth + 1))
                 words.extend(words_of(one))
+                globs.extend(words_of(one) if has_glob(one) else [])
         command = self._command(whole, words, outside, [*fed, *inner], depth)
-        command.assigned = assigned
+        command.assigned, command.globs = assigned, globs
         return [*inner, command]
 
     def _declared(self, node: Node, fed: list[SimpleCommand], depth: int) -> list[SimpleCommand]:
@@ -281,19 +286,3 @@ class Syntax:
         return not self._source[before : end.start_byte].strip(b"\t") and (
             end.end_byte == len(self._source) or self._source[end.end_byte : end.end_byte + 1] == b"\n"
         )
-
-
-def _parser() -> Parser:
-    """A parser of bash, whose syntax contains that of sh. One parser cannot be used by two threads."""
-    from tree_sitter import Parser
-
-    return Parser(_language())
-
-
-@lru_cache(maxsize=1)
-def _language() -> Language:
-    """The grammar, which is loaded with the first command."""
-    import tree_sitter_bash
-    from tree_sitter import Language
-
-    return Language(tree_sitter_bash.language())

@@ -22,6 +22,7 @@ _ANSI = re.compile(
 )
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*|[^{}.]+\.\.[^{}]+)\}")
+_GLOB = re.compile(rb"(?<!\\)[*?\[]")
 _SPLIT = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
 
 
@@ -31,6 +32,11 @@ def words_of(node: Node) -> list[str]:
     if node.type != "concatenation" or _BRACES.search(text) is None:
         return [text]
     return _expand_braces(text) if not re.search(rb"[\\'\"]", _text(node)) else [UNKNOWN]  # braces may be quoted
+
+
+def has_glob(node: Node) -> bool:
+    """Whether the shell may expand a word to the names of files, which an agent can choose."""
+    return node.type in ("word", "concatenation") and _GLOB.search(_text(node)) is not None
 
 
 def text_of(node: Node) -> str:
