@@ -106,6 +106,18 @@ def test_commands_see_no_secret_of_the_environment(work_folder: Path, monkeypatc
     assert {"PATH", "HOME", "LC_TIME"} <= told.keys()
 
 
+def test_git_reads_no_settings_that_a_model_wrote(work_folder: Path) -> None:
+    program = f"touch {work_folder / 'ran'}; false"
+    settings = f'[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = "{program}"\n'
+    files = {"HEAD": "ref: refs/heads/main\n", "config": settings, "objects/x": "", "refs/x": ""}
+    for name, content in files.items():
+        do("write_file", {"path": f"sub/{name}", "content": content, "before": None})
+    told = environment(here(), Level.NONE, work_folder)
+    for command in ("git -C sub status", "cd sub && git status"):
+        subprocess.run(["/bin/sh", "-c", command], cwd=work_folder, env=told, check=False, capture_output=True)
+    assert not (work_folder / "ran").exists()
+
+
 def test_a_person_adds_names_to_what_commands_see(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "t")
     monkeypatch.setenv("OTHER", "o")

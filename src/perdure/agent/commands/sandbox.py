@@ -110,6 +110,11 @@ _KERNEL_FILES = frozenset(
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and the like
 _PASSWORD = re.compile(r"://[^/@\s]*@")
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "TERM": "dumb"}
+_ONLY_REPOSITORIES = {  # a folder with files like those of a repository is not one: an agent can write its settings
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
 
 
 class Level(StrEnum):
@@ -199,7 +204,8 @@ def _refuse_kernel_files(root: Path) -> None:
 def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
     """The environment of a command: variables that are known to be harmless, and those that the user adds.
 
-    An address with a password, or a known secret, is left out whatever its name, and nothing prompts or pages.
+    An address with a password, or a known secret, is left out whatever its name, and nothing prompts or pages. Where
+    nothing keeps a command in the folder, git takes only what `git init` and `git clone` make for a repository.
     """
     added = {name.strip() for name in os.environ.get(ADDED, "").split(",")} | set(workspace.environment)
     kept = {
@@ -208,7 +214,8 @@ def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str
         if name in added or ((name in _ALLOWED or name.startswith("LC_")) and not _is_secret(value))
     }
     own = {} if level is Level.BUBBLEWRAP else {"TMPDIR": str(temporary)}
-    return kept | _QUIET | own
+    apart = level is not Level.NONE and not workspace.network
+    return kept | _QUIET | own | ({} if apart else _ONLY_REPOSITORIES)
 
 
 def _is_secret(value: str) -> bool:
