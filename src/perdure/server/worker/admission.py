@@ -19,32 +19,20 @@ from perdure.control.worker_protocol import moves
 from perdure.domain.caller import Caller, Verb
 from perdure.domain.effect import Replay
 from perdure.domain.lease import Holder
-from perdure.domain.record import same_json
-from perdure.domain.session import TERMINAL, SessionRecord
-from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import ConfigError, IllegalMove, NotAllowed, NotFound, PerdureError
-from perdure.runtime.ledger import leases
-from perdure.runtime.run.lineage import newest
-from perdure.server.worker import facts, uploads
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, Conflict, NotAllowed, NotFound
+from perdure.runtime.policy.recorded_calls import MODEL
+from perdure.server.worker import facts, uploads, wait_end
+from perdure.server.worker.named_bytes import named_bytes
+from perdure.server.worker.refusal import Refusal
 from perdure.server.worker.tag import tag_of
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import artifact, wait
-from perdure.store.moves import effect as effects
-from perdure.store.moves import session as sessions
 from perdure.store.moves.attempt import attempts_of
 
 LONGEST_LEASE = 3600 * SECOND
 DIGEST = re.compile(r"[0-9a-f]{64}")
 DEEPEST = 100  # parents of parents
-OWN_WAKES = (WaitKind.PROGRAM, WaitKind.POLICY, WaitKind.BUDGET, WaitKind.WORKSPACE)  # a session looks again itself
-
-
-class Refusal(Exception):
-    """A move or a read that the service does not carry out, with the error that it answers."""
-
-    def __init__(self, error: PerdureError) -> None:
-        super().__init__(error.message)
-        self.error = error
 
 
 class WorkerAdmission:
@@ -58,10 +46,10 @@ class WorkerAdmission:
 
     def check(self, name: str, args: list[Any], kwargs: Mapping[str, Any]) -> SessionRecord | None:
         """Refuse a move that the worker may not make; returns the session of a holder move."""
-        if name in moves.HELD:
-            return self._held(name, args)
-        RULES[name](self, args, kwargs)
-        return None
+        session = self._held(name, args, kwargs) if name in moves.HELD else RULES[name](self, args, kwargs)
+        for digest, size in named_bytes([args, list(kwargs.values())]):
+            self.need_bytes(digest, size)
+        return session
 
     def session(self, uid: str) -> SessionRecord:
         """A session that the token covers; any other does not exist."""
@@ -70,6 +58,11 @@ class WorkerAdmission:
         if found is None or not self.caller.may(Verb.WORK, found):
             raise Refusal(NotFound(f"There is no session {uid!r:.80}."))
         return found
+
+    def sees(self, uid: str) -> bool:
+        """Whether the token covers a session."""
+        row = self.tx.one("session.get", uid=uid)
+        return row is not None and self.caller.may(Verb.WORK, SessionRecord.from_row(row))
 
     def own(self, name: str | None) -> bool:
         """Whether a holder or a worker is one of this token."""
@@ -86,11 +79,11 @@ class WorkerAdmission:
     def need_ttl(self, ttl: int) -> None:
         self.need(0 < ttl <= LONGEST_LEASE, "a lease lasts at most an hour")
 
-    def need_bytes(self, name: str, size: Any) -> None:
+    def need_bytes(self, name: str, size: Any = None) -> None:
         """What a session claims was uploaded with this token, or a session that the token covers has it already."""
         path = None if self.folder is None else self.folder / name[:2] / name
         known = DIGEST.fullmatch(name) is not None and self._has_bytes(name)
-        if not known or path is None or not path.is_file() or path.stat().st_size != size:
+        if not known or path is None or not path.is_file() or size not in (None, path.stat().st_size):
             raise Refusal(NotFound(f"Artifact {name:.12} was not uploaded."))
 
     def _has_bytes(self, name: str) -> bool:
@@ -99,7 +92,7 @@ class WorkerAdmission:
         rows = (self.tx.one("session.get", uid=one.session_uid) for one in artifact.claims(self.tx, name))
         return any(self.caller.may(Verb.WORK, SessionRecord.from_row(row)) for row in rows if row is not None)
 
-    def _held(self, name: str, args: list[Any]) -> SessionRecord:
+    def _held(self, name: str, args: list[Any], kwargs: Mapping[str, Any]) -> SessionRecord:
         holder = args[0]
         if not isinstance(holder, Holder):
             raise Refusal(ConfigError(f"{name} is made by a holder."))
@@ -113,6 +106,12 @@ class WorkerAdmission:
             self.need(args[1] == "note", "other events come with what they tell of")
         elif name == "effect.record":
             self.need(args[1].replay != Replay.JOINT, "a joint effect needs the database itself")
+            self.need(not kwargs.get("over"), "what is over is a call of a model")
+        elif name == "message.record_reply":
+            self.need(args[1].tool == MODEL, "a reply is of a model")
+        elif name == "message.end_turn":
+            cut = kwargs.get("cut")
+            self.need(cut is None or cut.intent.tool == MODEL, "a reply is of a model")
         elif name == "effect.plan_and_dispatch":
             self.need(args[1].replay != Replay.JOINT, "a joint effect needs the database itself")
             self.need(self.own(args[2].worker), "the attempt names another worker")
@@ -138,7 +137,7 @@ class WorkerAdmission:
         return False
 
 
-Rule = Callable[[WorkerAdmission, list[Any], Mapping[str, Any]], None]
+Rule = Callable[[WorkerAdmission, list[Any], Mapping[str, Any]], SessionRecord | None]
 
 
 def _fire(on: WorkerAdmission, args: list[Any], _: Mapping[str, Any]) -> None:
@@ -215,6 +214,9 @@ def _create(on: WorkerAdmission, args: list[Any], kwargs: Mapping[str, Any]) -> 
     on.need_name(kwargs["by"])
     on.need(new.parent_uid is not None and new.forked_from is None, "a worker starts children only")
     above = on.session(new.parent_uid)
+    there = on.tx.one("session.get_by_id", id=new.id) or on.tx.one("session.get", uid=new.uid or "")
+    if there is not None and not on.caller.may(Verb.WORK, SessionRecord.from_row(there)):
+        raise Refusal(Conflict(f"Session {new.id} exists already, with another program or other arguments."))
     on.need(on.own(above.lease_holder), "its parent is another worker's")
     same = (new.queue, new.repository, new.repository_id, new.owner)
     of_no_schedule = (new.schedule_uid, new.schedule_start, new.repository_policy) == (None, None, None)
@@ -222,35 +224,6 @@ def _create(on: WorkerAdmission, args: list[Any], kwargs: Mapping[str, Any]) -> 
     on.need(of_no_schedule and same == as_above, "a child is where its parent is")
     if above.policy_at is not None and not new.under_policy:
         raise Refusal(NotAllowed("A child of a session under a policy is under it too."))
-
-
-def _resolve(on: WorkerAdmission, args: list[Any], kwargs: Mapping[str, Any]) -> None:
-    """A wait is resolved only when what it waits for is there, and with what the record says of it."""
-    uid, by, id = args[:3]
-    on.session(uid)
-    asked = wait.get(on.tx, uid, id)
-    answer = args[3] if len(args) > 3 else kwargs.get("answer")
-    if asked.kind == WaitKind.CHILD:
-        on.need(by == f"child:{_child(on, asked, answer)}", "a child answers as itself")
-        return
-    on.need_name(by)
-    if asked.kind == WaitKind.EFFECT:
-        now, is_open = newest(on.tx, effects.find(on.tx, asked.ref or ""))
-        met = not is_open and answer in (now.state, effects.find(on.tx, asked.ref or "").state)
-    elif asked.kind == WaitKind.LEASE:
-        met = answer is None and leases.is_free(on.tx, asked)
-    else:
-        met = answer is None and asked.kind in OWN_WAKES
-    if not met:
-        raise Refusal(IllegalMove(f"The wait {id} for {asked.kind} is not over, or a person ends it."))
-
-
-def _child(on: WorkerAdmission, asked: Wait, answer: Any) -> str:
-    child = sessions.get(on.tx, asked.ref or "")
-    said = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
-    if child.status not in TERMINAL or not same_json(answer, said):
-        raise Refusal(IllegalMove(f"The child {child.id} is {child.status}; its parent is told what its record says."))
-    return child.id
 
 
 def _register(on: WorkerAdmission, args: list[Any], _: Mapping[str, Any]) -> None:
@@ -284,7 +257,7 @@ RULES: dict[str, Rule] = {
     "session_end.expire_deadline": _deadline,
     "session_retry.retry": _below,
     "wait.fire": _fire,
-    "wait.resolve": _resolve,
+    "wait.resolve": wait_end.resolve,
     "worker.forget": _own_ids,
     "worker.heartbeat": _own_ids,
     "worker.register": _register,

@@ -24,9 +24,10 @@ from perdure.domain.lease import Holder
 from perdure.errors import AccessError, ConfigError, KeyReused, PerdureError, RequestError, StoreError
 from perdure.ids import check_name, digest
 from perdure.runtime.runtime import Runtime
-from perdure.server.worker.admission import Refusal, WorkerAdmission
+from perdure.server.worker.admission import WorkerAdmission
 from perdure.server.worker.judgement import judge_again
 from perdure.server.worker.queries import check_read, shown
+from perdure.server.worker.refusal import Refusal
 from perdure.store.move import Move, StoreTransaction, note_requests, read_head
 from perdure.store.moves import request as requests
 from perdure.store.store import Store

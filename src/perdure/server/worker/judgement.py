@@ -58,8 +58,10 @@ def judge_again(tx: StoreTransaction, name: str, args: list[Any], session: Sessi
     effect = _recorded(tx, session, args[1], kind)
     if effect is None or effect.tool == APPROVAL:
         return
-    if kind is RAN and dispatch.policy_version != str(state.version):
-        return  # the policy changed while it ran; what the fence does not refuse is kept
+    if name == "message.record_reply" and dispatch.policy_version != str(state.version):
+        return  # the policy changed while the model was called; what was paid for is kept
+    if name == "effect.record" and dispatch.fence != state.fence.fence:
+        return  # the policy changed while it ran; the move is refused, and the call judged anew
     ruling = _ruling(tx, state, whole(effect), session, dispatch)
     if ruling.answer == "deny":
         raise PolicyDenied(f"The service does not allow {effect.tool}: {ruling.why}", hint="Ask an owner of the store.")

@@ -13,7 +13,8 @@ from perdure.domain.caller import Verb
 from perdure.domain.exemption import ExemptionScope
 from perdure.errors import ConfigError
 from perdure.server.worker import facts
-from perdure.server.worker.admission import Refusal, WorkerAdmission
+from perdure.server.worker.admission import WorkerAdmission
+from perdure.server.worker.refusal import Refusal
 
 UIDS = ("uid", "message_uid")
 PROPERTIES = ("store_id",)  # of the store
