@@ -113,6 +113,20 @@ async def test_who_decided_what_a_session_does_may_not_approve_it(
     world.verify(id)
 
 
+@pytest.mark.parametrize("way", WAYS, ids=[one.__name__ for one in WAYS])
+async def test_who_revoked_the_token_of_a_request_may_not_approve_it(
+    world: World, outside: Outside, deploys: Any, way: Any
+) -> None:
+    id = await way(world, deploys)
+    with as_person("olga"):
+        await world.rt.set_principal("eve", logins=["token:other"])
+        await world.rt.remove_principal("eve", login="token:eve")  # as when eve revokes that token
+    (asked,) = (await asks(world, id)).waits
+    with as_person("other"), pytest.raises(IllegalMove, match="requested approval"):
+        await world.rt.approve(asked.id, by="eve", because="mine")
+    assert ((await asks(world, id)).status, outside.calls) == ("waiting", [])
+
+
 async def test_the_service_that_handles_a_tick_requests_nothing(world: World, deploys: Any) -> None:
     uid = (await world.rt.get(await by_tick(world, deploys))).uid
     assert str(SERVICE) not in await world.rt.store.read(requester.requesters, uid)

@@ -214,6 +214,11 @@ def of_identity(tx: StoreTransaction, identity: str | None) -> Principal | None:
     return None if row is None else Principal.from_row(row)
 
 
+def ever_with_login(tx: StoreTransaction, identity: str) -> list[str]:
+    """The uids of every principal that has or had a login, also one that was removed or revoked since."""
+    return [row[0] for row in tx.all("principal.ever_with_login", login=identity, limit=MANY)]
+
+
 def logins(tx: StoreTransaction, uid: str) -> list[str]:
     rows = tx.all("principal.logins", uid=uid, limit=MANY)
     return [PrincipalLogin.from_row(row).login for row in rows]

@@ -22,6 +22,10 @@ where removed_at is null and uid in (
     select principal_uid from principal_login where login = :login and removed_at is null
 );
 
+-- name: principal.ever_with_login
+-- Every principal that has or had a login: what it asked for with it stays its own.
+select distinct principal_uid from principal_login where login = :login order by principal_uid limit :limit;
+
 -- name: principal.list
 -- The principals, by name.
 select {columns:principal} from principal where removed_at is null order by name limit :limit;
