@@ -105,6 +105,18 @@ def test_each_kind_of_tampering_is_found_and_named(store: Store, tamper: Tamper,
 
 
 @DATABASES
+def test_an_empty_line_of_an_erasure_excuses_nothing(store: Store, tamper: Tamper, folder: Path) -> None:
+    write_history(store, events=1_000)
+    one = named(store, "audit-0")
+    store.write_now(event.erase(one.uid, by="ada", numbers=[2], because="asked for"))
+    said = named(store, "audit-0").cursor
+    assert store.write_now(event.erase(one.uid, by="ada", numbers=[said], because="to hide it")) == 0
+    head = kept(store, folder)
+    tamper(f"update event set body = null, salt = null where session_uid = '{one.uid}' and number in (7, {said})")
+    assert problems(store, head) == [("audit-0", "erased")]
+
+
+@DATABASES
 def test_a_log_that_was_rewritten_with_its_chain_is_found(store: Store, tamper: Tamper, folder: Path) -> None:
     write_history(store, events=1_000)
     head, one = kept(store, folder), named(store, "audit-9")

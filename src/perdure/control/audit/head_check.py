@@ -173,7 +173,7 @@ class _SessionLog(_Log):
         self.uid = uid
         self._empty: set[int] = set()  # events without a body
         self._said: set[int] = set()  # events that an event says were erased
-        self._is_excused = False  # what says which events were erased is gone itself
+        self._is_excused = False  # a removal forgets all of them
 
     def rows(self) -> list[Row]:
         return self.tx.all("event.after", uid=self.uid, after=self.number, limit=PAGE)
@@ -193,7 +193,7 @@ class _SessionLog(_Log):
 
     def see(self, row: Row) -> None:
         kind, body = row[2], row[7]
-        self._is_excused |= kind == "session.removed" or (kind == "event.erased" and body is None)
+        self._is_excused |= kind == "session.removed"
         if body is None:
             self._empty.add(self.number)
         elif kind == "event.erased":

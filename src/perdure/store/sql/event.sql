@@ -63,6 +63,6 @@ order by number desc limit :limit;
 
 -- name: event.erase
 -- Erase the body of an event; its digest and the chain stay. A retry names only numbers, and without them a run would
--- not know which records it has replaced.
+-- not know which records it has replaced. What was erased, and why, stays too: it vouches for the empty bodies.
 update event set body = null, salt = null
-where session_uid = :uid and number = :number and body is not null and kind <> 'session.retried';
+where session_uid = :uid and number = :number and body is not null and kind not in ('session.retried', 'event.erased');
