@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 import msgspec
 import pytest
 
-from perdure.evaluation.crash.plan import ABILITIES, FAULTS, PLANTED, SINK_KILLS, SYSTEMS, trials
+from perdure.evaluation.crash.plan import ABILITIES, AGENTS, CHECKPOINT, FAULTS, PLANTED, SINK_KILLS, SYSTEMS, trials
 from perdure.evaluation.crash.trial import CrashParameters
 from perdure.evaluation.workload import Form
 
@@ -23,6 +24,21 @@ def test_every_system_is_killed_everywhere_in_both_forms(form: Form) -> None:
         assert any(kill.startswith("syscall:") for kill in met[system])
     assert {system for system, *_ in PLANTED} <= met.keys()
     assert any(kill.startswith("server:") for kill in met["perdure/postgres/default/on"])
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_agents_are_killed_around_their_checkpoint(form: Form) -> None:
+    kills = {(trial.system, trial.parameters.get("kill")) for trial in trials(form)}
+    for system in AGENTS[:2]:
+        assert {(system, f"syscall:sync:{CHECKPOINT + n}") for n in (-1, 0, 1)} <= kills
+    assert any(system == AGENTS[2] and str(kill).startswith("syscall:send:") for system, kill in kills)
+
+
+def test_trials_that_wait_are_spread_over_the_run() -> None:
+    made = [trial.system for trial in trials(Form.SHORT)]
+    places = [place for place, system in enumerate(made) if system.startswith("temporal/")]
+    apart = [after - before for before, after in pairwise(places)]
+    assert min(apart) > 3  # lanes
 
 
 @pytest.mark.parametrize("form", list(Form))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from perdure.evaluation import services
-from perdure.evaluation.crash.plan import OWN_RULES, PLANTED
+from perdure.evaluation.crash.plan import AGENTS, CHECKPOINT, CHECKPOINT_SEND, OWN_RULES, PLANTED
 from perdure.evaluation.crash.summary import summarise
 from perdure.evaluation.crash.trial import run
 from perdure.evaluation.evaluate import conclude, evaluate, prepare
@@ -140,6 +140,39 @@ def test_tracer_kills_at_a_system_call(folder: Path) -> None:
     assert wrong(naive) == {"doubled": 1, "blind": 1}
     assert "doubled" not in wrong(sqlite)
     assert "blind" not in wrong(sqlite)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("system", AGENTS[:2])
+def test_agent_is_killed_before_during_and_after_its_checkpoint(folder: Path, system: str) -> None:
+    need("strace")
+    syncs = (CHECKPOINT - 1, CHECKPOINT, CHECKPOINT + 1)
+    found = judged(folder, *((system, {"ability": "nothing", "kill": f"syscall:sync:{n}"}) for n in syncs))
+    assert [wrong(one) for one in found] == [{}] * 3
+    assert [one.findings["checkpoint"] for one in found] == ["no", "yes", "yes"]
+    assert [(one.findings["said"], one.findings["class"]) for one in found] == [("acknowledged", "known")] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("outside")
+def test_agent_asks_about_an_effect_in_doubt_and_no_other(folder: Path) -> None:
+    nothing, key = judged(
+        folder,
+        (AGENTS[1], {"ability": "nothing", "kill": "sink:after"}),
+        (AGENTS[1], {"ability": "key", "kill": "sink:after", "again": "sink:after"}),
+    )
+    assert (wrong(nothing), wrong(key)) == ({"asked": 1}, {})
+    assert nothing.findings["class"] == key.findings["class"] == "flagged"
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("outside")
+def test_agent_on_postgres_survives_a_kill_around_its_checkpoint(folder: Path) -> None:
+    need("strace")
+    sends = (CHECKPOINT_SEND - 1, CHECKPOINT_SEND + 2)
+    found = judged(folder, *((AGENTS[2], {"ability": "nothing", "kill": f"syscall:send:{n}"}) for n in sends))
+    assert [wrong(one) for one in found] == [{}] * 2
 
 
 @pytest.mark.postgres

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from perdure.evaluation.crash.plan import AGENTS
 from perdure.evaluation.report.model import Cell, ReportTable, Section, Tone
 from perdure.evaluation.statistics import Share
 from perdure.evaluation.workload import Result, counted
@@ -44,7 +45,8 @@ def is_compared(result: Result) -> bool:
     """Whether a trial was killed by the sink alone, and is no planted mistake."""
     kill, again = place(result)
     by_sink = kill.startswith("sink:") and (again == "none" or again.startswith("sink:"))
-    return result.workload == "crash" and by_sink and not result.parameters.get("planted")
+    is_agent = result.system in AGENTS  # killed at fewer places than the program on the same store
+    return result.workload == "crash" and by_sink and not is_agent and not result.parameters.get("planted")
 
 
 def row_of(result: Result) -> str:

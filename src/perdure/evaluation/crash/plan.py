@@ -6,7 +6,8 @@ ability of the sink. The order spreads the systems, so that a busy moment of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
@@ -29,6 +30,9 @@ POINTS = ("commit.before", "commit.after", "answer.after", "act.before", "act.be
 LOG_POINTS = ("log.before", "log.written", "log.synced")
 RECOVERY_POINTS = ("probe.after", "commit.before", "commit.after")
 OWN_RULES = ("pure", "joint")  # of Perdure alone: a look at the sink, a row in its own database
+AGENTS = ("perdure/files/agent/fsync", "perdure/sqlite/agent/full", "perdure/postgres/agent/on")
+CHECKPOINT = 5  # after the pause in the model, the commits are: reply, dispatch, acknowledgment, result, checkpoint
+CHECKPOINT_SEND = 13  # about there: what a client of PostgreSQL sends before it is not always the same
 OWN_POINTS = ("point:commit.before", "point:commit.after", "point:answer.after")
 REPEATS = 5  # of each trial in the full form
 # A planted mistake, what the sink can do, the kill at which the mistake shows, and the verdict that must not be zero.
@@ -63,7 +67,7 @@ Cell = tuple[str, dict[str, Any]]
 
 def trials(form: Form, rounds: int = 0) -> list[Trial]:
     """Every trial of a form, so often as it says or as `rounds` does."""
-    cells = [*_full(), *_full_peers()] if form is Form.FULL else [*_short(), *_short_peers()]
+    cells = _spread([*_full(), *_full_peers()] if form is Form.FULL else [*_short(), *_short_peers()])
     repeats = rounds or (REPEATS if form is Form.FULL else 1)
     made = [_trial(system, parameters, number) for number in range(repeats) for system, parameters in cells]
     planted = [
@@ -72,6 +76,20 @@ def trials(form: Form, rounds: int = 0) -> list[Trial]:
         for system, ability, kill, _ in PLANTED
     ]
     return made + planted
+
+
+def _spread(cells: list[Cell]) -> list[Cell]:
+    """The same cells with those of each system at equal distances: a trial that waits has others at its side."""
+    number, place = Counter(_family(system) for system, _ in cells), Counter[str]()
+    places = []
+    for system, _ in cells:
+        place[_family(system)] += 1
+        places.append((place[_family(system)] - 0.5) / number[_family(system)])
+    return [cell for _, cell in sorted(zip(places, cells, strict=True), key=lambda one: one[0])]
+
+
+def _family(system: str) -> str:
+    return "/".join(system.split("/")[:2])
 
 
 def _trial(system: str, parameters: dict[str, Any], number: int) -> Trial:
@@ -119,6 +137,30 @@ def _short() -> Iterator[Cell]:
     yield "perdure/sqlite/default/full", {"ability": "lookup", "kill": "sink:after", "again": "point:probe.after"}
     yield "perdure/postgres/default/on", {"ability": "nothing", "kill": "server:act"}
     yield from _own_rules(1)
+    for system in AGENTS:
+        around = [CHECKPOINT - 1, CHECKPOINT, CHECKPOINT + 1]
+        for kill in (
+            "between",
+            "sink:after",
+            *_agent_syncs(system, around, [CHECKPOINT_SEND - 1, CHECKPOINT_SEND + 2]),
+        ):
+            yield system, {"ability": "nothing", "kill": kill}
+
+
+def _agent_syncs(system: str, syncs: Iterable[int], sends: Iterable[int]) -> list[str]:
+    """Where a tracer kills an agent; a client of PostgreSQL sends several times for a commit."""
+    kind, numbers = ("send", sends) if "/postgres/" in system else ("sync", syncs)
+    return [f"syscall:{kind}:{number}" for number in numbers]
+
+
+def _full_agents() -> Iterator[Cell]:
+    for ability, system in product(ABILITIES, AGENTS):
+        around = _agent_syncs(system, range(1, 9), range(1, 25))
+        for kill in ("between", *SINK_KILLS, *around):
+            yield system, {"ability": ability, "kill": kill}
+        kill = _agent_syncs(system, [CHECKPOINT + 1], [CHECKPOINT_SEND + 2])[0]
+        for again in _agent_syncs(system, range(1, 4), range(1, 4)):
+            yield system, {"ability": ability, "kill": kill, "again": again}
 
 
 def _own_rules(most: int) -> Iterator[Cell]:
@@ -142,6 +184,7 @@ def _full() -> Iterator[Cell]:
             yield from ((system, {"ability": ability, "kill": kill}) for kill in ("server:act", "server:idle"))
 
     yield from _own_rules(8)
+    yield from _full_agents()
 
 
 def _short_peers() -> Iterator[Cell]:

@@ -94,8 +94,10 @@ def cell(results: list[Result]) -> Cell:
 def short_name(system: str) -> str:
     """`perdure/sqlite/default/full` is `perdure/sqlite`."""
     name, substrate, configuration, _ = system.split("/")
-    if name in ("perdure", "blob"):
-        return f"{name}/{substrate}" if name == "perdure" else f"{name}/{configuration}"
+    if name == "perdure":
+        return f"{name}/{substrate}{', agent' if configuration == 'agent' else ''}"
+    if name == "blob":
+        return f"{name}/{configuration}"
     return f"{name}/{substrate}{BY_HAND[configuration]}"
 
 
@@ -141,6 +143,7 @@ def summarise(results: list[Result]) -> WorkloadReport:
         *_figure(own, names),
         _counts("Counts: worker killed, or a fault of the service", workers, names),
         _counts("Counts: database server killed", servers, names),
+        _checkpoints(own),
         _own_points(own),
         _void(results),
     ]
@@ -241,6 +244,27 @@ def _counts(title: str, results: list[Result], names: list[str]) -> Section:
             cells = [Cell(str(sums[what]), Tone.BAD if what in RED and sums[what] else Tone.PLAIN) for what in COUNTS]
             rows.append([short_name(name), str(len(own)), *cells, str(red)])
     return Section(title=title, table=ReportTable(["system", "trials", *COUNTS, "trials with an error"], rows))
+
+
+def _checkpoints(results: list[Result]) -> Section:
+    """Agents, killed around the writing of their checkpoint."""
+    found = defaultdict[tuple[str, str], list[Result]](list)
+    for one in counted(results):
+        kill, again = one.parameters.get("kill", "none"), one.parameters.get("again", "none")
+        if "checkpoint" in one.findings:
+            found[short_name(one.system), kill if again == "none" else f"{kill}, then {again}"].append(one)
+    rows: list[list[str | Cell]] = [
+        [name, where, str(Share(sum(one.findings["checkpoint"] == "yes" for one in own), len(own))), cell(own)]
+        for (name, where), own in found.items()
+    ]
+    return Section(
+        title="An agent, killed around its checkpoint",
+        text="A model asks for the effects, after a history so long that the agent writes a checkpoint when effect 2 "
+        "has its outcome. On SQLite and files the fourth sync records the result for the model, the fifth one is that "
+        "of the checkpoint, the sixth one records the next reply; a client of PostgreSQL sends several times for a "
+        "commit. Where a checkpoint was there after the kill, the next process began with it.",
+        table=ReportTable(["system", "killed at", "a checkpoint was there", "verdict"], rows),
+    )
 
 
 def _own_points(results: list[Result]) -> Section:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from perdure.evaluation.workload import Trial
 from perdure.testing.postgres import PostgresServer
 
 ABSENT, UNKNOWN, ACKNOWLEDGED = "absent", "unknown", "acknowledged"
+AGENT = "agent"  # the configuration of Perdure in which a model asks for the effects, and checkpoints are written
 
 
 class DurableState(msgspec.Struct, frozen=True):
@@ -33,6 +35,7 @@ class DurableState(msgspec.Struct, frozen=True):
     text: str
     said: dict[str, str]
     rows: dict[str, int] = {}  # of joint effects: how often each is in the table
+    checkpoint: int = 0  # of an agent: the event up to which its newest checkpoint goes
 
 
 class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,20 +135,24 @@ class PerdureSystem:
                 raise ConfigError(f"No substrate is called {substrate!r}.")
 
     def command(self, options: ProcessOptions) -> list[str]:
-        own = _command("perdure.evaluation.crash.perdure_worker", self._address, self._configuration)
+        worker = "agent_worker" if self._configuration == AGENT else "perdure_worker"
+        own = _command(f"perdure.evaluation.crash.{worker}", self._address, self._configuration)
         return [*own, *options.words()]
 
     def observe(self, effects: int) -> DurableState:
         """Read the rows with the read-only access that `perdure doctor` uses."""
+        from perdure.agent.history.state_reader import FINGERPRINT
         from perdure.evaluation.crash.perdure_worker import SESSION
         from perdure.store.inspection.read_access import locate_store, read_store
-        from perdure.store.moves import effect, session
+        from perdure.store.moves import checkpoint, effect, session
         from perdure.store.moves.attempt import attempts_of
 
-        said, parts = dict.fromkeys(map(str, range(1, effects + 1)), ABSENT), []
+        said, parts, kept = dict.fromkeys(map(str, range(1, effects + 1)), ABSENT), [], None
         with suppress(NotFound), read_store(locate_store(self._address)) as found:
             uid = session.get_by_id(found.tx, SESSION).uid
             for one in effect.of_session(found.tx, uid):
+                if "n" not in one.intent:  # a call of the model
+                    continue
                 if one.position[0] == "undo":  # an effect of its own
                     parts.append(f"undo {one.state}")
                     continue
@@ -153,7 +160,9 @@ class PerdureSystem:
                 outcomes = [attempt.outcome or "open" for attempt in attempts_of(found.tx, uid, one.id)]
                 said[n] = {"dispatched": UNKNOWN, "acknowledged": ACKNOWLEDGED}.get(one.state, ABSENT)
                 parts.append(f"{n} {one.state} ({' '.join(outcomes)})")
-        return DurableState(", ".join(parts), said, self._rows())
+            kept = checkpoint.latest(found.tx, uid, FINGERPRINT)
+        parts += ["a checkpoint"] if kept else []
+        return DurableState(", ".join(parts), said, self._rows(), kept.number if kept else 0)
 
     def _rows(self) -> dict[str, int]:
         """The rows that joint effects have added, read without Perdure."""
@@ -217,6 +226,7 @@ def _sqlite_version() -> str:
     return apsw.sqlite_lib_version()
 
 
+@cache
 def tracer() -> str | None:
     """The version of strace, or None where it cannot trace."""
     if shutil.which("strace") is None:

@@ -62,6 +62,7 @@ class ProcessRecord(msgspec.Struct, kw_only=True):
     state: str = ""
     said: dict[str, str] = {}
     rows: dict[str, int] = {}
+    checkpoint: int = 0
     error: str = ""
 
 
@@ -158,6 +159,7 @@ class Conductor:
         if record.ended != "done" or self._parameters.ability == "joint":
             state = self._system.observe(EFFECTS)
             record.state, record.said, record.rows = state.text, state.said, state.rows
+            record.checkpoint = state.checkpoint
         return record
 
     def _command(self, number: int, kill: str, verdicts: dict[str, str]) -> list[str]:

@@ -27,7 +27,7 @@ from perdure.runtime.runtime import open as open_runtime
 from perdure.runtime.runtime import run
 from perdure.runtime.session import Session
 
-ID, BATCH = "evaluation", 8
+ID, BATCH = "evaluation", 64
 Progress = Callable[[str, int, int], None]  # the workload, trials that have happened, trials in all
 
 _home = Path()  # of the evaluation that this process runs; the session does not name it, so that it can be moved

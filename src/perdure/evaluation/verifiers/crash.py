@@ -168,6 +168,8 @@ def judge(home: Path) -> tuple[Line, Line]:
         if ability == "joint":
             known = "present" if first.get("rows", {}).get(str(TARGET)) else "absent"
         findings = {"state": first["state"], "said": said, "world": known}
+        if trial["system"].split("/")[2] == "agent":
+            findings["checkpoint"] = "yes" if first.get("checkpoint") else "no"
     if ability == "pure":  # a look changes nothing, so that no state can hide it
         findings = {}
     return {

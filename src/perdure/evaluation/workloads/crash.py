@@ -6,10 +6,11 @@ begun.
 
 Method. A process performs three effects at a sink. It is killed from outside around the second one: by the sink before
 and after its commit, after its reply, and before a commit that happens later; by a tracer at a sync, a rename or a
-send, which is around intent, dispatch, acknowledgment and the writing of the session; and again while it recovers. The
-sink fails too: an error or a cut connection after the commit, and a cut before it lands. The sink can do nothing,
-honour keys, be asked, or undo; Perdure's replay rule follows from that. Kills of the database server are separate, and
-so are kills at Perdure's own fault points.
+send, which is around intent, dispatch, acknowledgment and the writing of the session; and again while it recovers. An
+agent, whose model asks for the same effects, is killed around the writing of its checkpoint. The sink fails too: an
+error or a cut connection after the commit, and a cut before it lands. The sink can do nothing, honour keys, be asked,
+or undo; Perdure's replay rule follows from that. Kills of the database server are separate, and so are kills at
+Perdure's own fault points.
 
 Oracle. `verifiers/crash.py` counts in the sink's own synced log. The durable state is read after each kill; trials with
 equal states form a class, and the sink shows which worlds there were for it.
@@ -34,7 +35,7 @@ class CrashWorkload:
     """The first workload of the protocol."""
 
     name = "crash"
-    lanes = 3  # a trial often waits for requests in flight
+    lanes = 4  # a trial often waits: for requests in flight, or until a peer takes a process for dead
 
     def trials(self, form: Form, rounds: int = 0) -> list[Trial]:
         return plan.trials(form, rounds)
