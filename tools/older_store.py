@@ -1,8 +1,9 @@
-"""Record a store with an older Perdure: `python -m tools.older_store` writes `evaluation/interrupt/older_store.*.gz`.
+"""Record stores with an older Perdure: `python -m tools.older_store` writes `evaluation/interrupt/older_store.*.gz`.
 
 The older Perdure is the last commit before schema 8, taken from the history of this repository. It runs
-`older_program.py` on a SQLite store. The store is kept twice: as the file, and as rows for PostgreSQL, where the same
-migrations make the same tables.
+`older_program.py` on a SQLite store, which is kept twice: as the file, and as rows for PostgreSQL, where the same
+migrations make the same tables. It runs it again on a store of text files, whose logs are kept as they are. With the
+word `sqlite` or `files`, only that one is recorded.
 """
 
 from __future__ import annotations
@@ -24,19 +25,44 @@ HOME = ROOT / "src" / "perdure" / "evaluation" / "interrupt"
 NEWER = "src/perdure/store/migrations/0008_control.sql"
 
 
-def main() -> None:
+def main(wanted: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        package, store = unpack_older(folder), folder / "store.db"
-        environment = os.environ | {"PYTHONPATH": str(package), "XDG_RUNTIME_DIR": name, "HOME": name}
-        environment.pop("PERDURE_SINK", None)
-        subprocess.run([sys.executable, str(HOME / "older_program.py"), str(store)], env=environment, check=True)
-        db = apsw.Connection(str(store))
-        db.execute("pragma journal_mode = delete")
-        rows = rows_of(db)
-        db.close()
-        (HOME / "older_store.sqlite.gz").write_bytes(gzip.compress(store.read_bytes(), mtime=0))
-        (HOME / "older_store.rows.gz").write_bytes(gzip.compress(rows, mtime=0))
+        package = unpack_older(folder)
+        if "sqlite" in wanted:
+            record_sqlite(package, folder)
+        if "files" in wanted:
+            record_files(package, folder)
+
+
+def record_sqlite(package: Path, folder: Path) -> None:
+    """The file, and its rows."""
+    store = folder / "store.db"
+    run_older(package, folder, str(store))
+    db = apsw.Connection(str(store))
+    db.execute("pragma journal_mode = delete")
+    rows = rows_of(db)
+    db.close()
+    keep("sqlite", store.read_bytes())
+    keep("rows", rows)
+
+
+def record_files(package: Path, folder: Path) -> None:
+    """The logs, by their names; the witness belongs to the machine."""
+    store = folder / "files"
+    run_older(package, folder, f"files:{store}")
+    logs = {str(path.relative_to(store)): path.read_text(encoding="utf-8") for path in sorted(store.rglob("*.jsonl"))}
+    keep("files", msgspec.json.encode(logs))
+
+
+def run_older(package: Path, folder: Path, store: str) -> None:
+    environment = os.environ | {"PYTHONPATH": str(package), "XDG_RUNTIME_DIR": str(folder), "HOME": str(folder)}
+    environment.pop("PERDURE_SINK", None)
+    subprocess.run([sys.executable, str(HOME / "older_program.py"), store], env=environment, check=True)
+
+
+def keep(form: str, content: bytes) -> None:
+    (HOME / f"older_store.{form}.gz").write_bytes(gzip.compress(content, mtime=0))
 
 
 def unpack_older(folder: Path) -> Path:
@@ -67,4 +93,4 @@ def rows_of(db: apsw.Connection) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or ["sqlite", "files"])

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from perdure.evaluation import services
-from perdure.evaluation.interrupt.older_store import SCHEMA, put_older_store, schema_of
+from perdure.evaluation.interrupt.older_store import SCHEMA, migrate_store, put_older_store, schema_of
 from perdure.evaluation.verifiers.interrupt import verify
 from perdure.evaluation.workload import Form, Result, Trial
 from perdure.evaluation.workloads.interrupt import CHANGES, SYSTEMS, Interrupt
@@ -61,9 +61,21 @@ def test_a_version_in_a_blob_asks_although_the_change_fits(folder: Path) -> None
     assert verdicts(folder, "blob/json/versioned/synced", "compatible") == {"asks": SESSIONS}
 
 
-def test_the_recorded_store_has_the_older_schema(folder: Path) -> None:
-    put_older_store(str(folder / "store.db"))
-    assert schema_of(str(folder / "store.db")) == SCHEMA
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "word"), [("compatible", "correct"), ("incompatible", "asks"), ("planted", "wrong")]
+)
+def test_sessions_of_older_text_files_continue_like_others(folder: Path, change: str, word: str) -> None:
+    assert verdicts(folder, "perdure/files/default/synced", change) == {word: SESSIONS}
+
+
+@pytest.mark.parametrize("name", ["{}/store.db", "files:{}/files"])
+def test_the_recorded_store_has_the_older_schema_until_it_is_migrated(folder: Path, name: str) -> None:
+    address = name.format(folder)
+    put_older_store(address)
+    assert schema_of(address) == SCHEMA
+    migrate_store(address)
+    assert schema_of(address) > SCHEMA
 
 
 def results(wrong: int = 0, asks: int = 0, caught: int = SESSIONS) -> list[Result]:

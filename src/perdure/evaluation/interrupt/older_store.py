@@ -1,4 +1,4 @@
-"""The store that an older Perdure left, with schema 7, as a SQLite file or in a database of PostgreSQL.
+"""The store that an older Perdure left, with schema 7: a SQLite file, the same in PostgreSQL, or logs of text files.
 
 `tools/older_store.py` recorded it; its rows are never edited.
 """
@@ -11,11 +11,15 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.clock import SystemClock
 from perdure.store import migrate
+from perdure.store.databases.files.database import FilesDatabase
+from perdure.store.databases.files.journal import read_lines
 from perdure.store.inspection.read_access import locate_store
 from perdure.store.upgrade import migrator
 
 SCHEMA = 7
+FILES = "files:"
 OWN = ("meta", "event_kind", "wait_kind")  # the migrations fill these
 
 
@@ -23,18 +27,30 @@ def put_older_store(address: str) -> None:
     """Make the older store at an address: it has schema 7 and sessions that wait."""
     if address.startswith("postgresql:"):
         _put_rows(address)
+    elif address.startswith(FILES):
+        for name, text in msgspec.json.decode(gzip.decompress(_recorded("older_store.files.gz"))).items():
+            path = Path(address.removeprefix(FILES), name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     else:
         Path(address).write_bytes(gzip.decompress(_recorded("older_store.sqlite.gz")))
 
 
 def schema_of(address: str) -> int:
-    """The schema version of a store, whatever it is."""
+    """The schema version of a store, whatever it is. The logs of text files are read, and not opened."""
+    if address.startswith(FILES):
+        lines, _, _ = read_lines(Path(address.removeprefix(FILES), "store.jsonl"))
+        rows = [row for line in lines for row in line.rows if row[1] == "meta" and row[2]["key"] == "schema_version"]
+        return int((rows[-1][3] if rows[-1][0] == "update" else rows[-1][2])["value"])
     with migrator(locate_store(address)) as database:
         return database.version()[0]
 
 
 def migrate_store(address: str) -> None:
-    """Bring the store to the schema of this Perdure, as `perdure migrate` does."""
+    """Bring the store to the schema of this Perdure, as `perdure migrate` does. Opening text files does it."""
+    if address.startswith(FILES):
+        FilesDatabase(Path(address.removeprefix(FILES)), SystemClock()).close()
+        return
     with migrator(locate_store(address)) as database:
         migrate.migrate(database, migrate.load(database.dialect))
 

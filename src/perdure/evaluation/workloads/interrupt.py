@@ -4,11 +4,12 @@ Claim. A session that was suspended by an older version of Perdure continues cor
 to another database, and a change of its program that fits its records. If the change does not fit, it asks a person.
 
 Method. The store was recorded by the last version of this repository with schema 7: 24 sessions had done an effect, and
-wait for an answer, an approval, three days, or a message. A trial puts that store in place, migrates it, moves half of
-the sessions to the other database by bundles, and lets four days pass on a clock that is moved by hand. Then fresh
-processes declare the program as it is now, the person says yes to everything, and every session is run. The program is
-the same, changed compatibly, or changed so that it does not fit. Blobs do the same with one document for each session,
-once with the number of the next step alone, and once with a digest of the program.
+wait for an answer, an approval, three days, or a message. A trial puts that store in place (a SQLite file, its rows in
+PostgreSQL, or logs of text files that the same version wrote), migrates it, moves half of the sessions to another
+database by bundles, and lets four days pass on a clock that is moved by hand. Then fresh processes declare the program
+as it is now, the person says yes to everything, and every session is run. The program is the same, changed compatibly,
+or changed so that it does not fit. Blobs do the same with one document for each session, once with the number of the
+next step alone, and once with a digest of the program.
 
 Oracle. `verifiers/interrupt.py`, which does not import Perdure: the result that the changed program must give, and what
 an independent sink received: each effect of the rest once, and no effect of before again.
@@ -46,10 +47,12 @@ from perdure.evaluation.workload import Form, Result, Trial, counted
 SYSTEMS = (
     "perdure/sqlite/default/synced",
     "perdure/postgres/default/synced",
+    "perdure/files/default/synced",
     "blob/json/cursor/synced",
     "blob/json/versioned/synced",
 )
-OURS = SYSTEMS[:2]
+OURS = SYSTEMS[:3]
+OTHER = {"sqlite": "postgres", "postgres": "sqlite", "files": "sqlite"}  # where half of the sessions are moved
 CHANGES = ("same", "compatible", "incompatible", "planted")
 ROUNDS = {Form.SHORT: 1, Form.FULL: 10}
 
@@ -82,9 +85,8 @@ class Interrupt:
         if system == "blob":
             one = msgspec.structs.replace(one, versioned=configuration == "versioned")
         else:
-            other = "postgres" if substrate == "sqlite" else "sqlite"
             try:
-                store, second = (substrates.store_address(name, folder) for name in (substrate, other))
+                store, second = (substrates.store_address(name, folder) for name in (substrate, OTHER[substrate]))
             except ConfigError as error:
                 return Result.not_run(trial, str(error))
             put_older_store(store)
@@ -143,15 +145,11 @@ def _overview(valid: list[Result]) -> Section:
               for change in CHANGES] for system in SYSTEMS]  # fmt: skip
     title = "What became of the sessions, by the change of the program"
     rows: list[list[str | Cell]] = [[system, *cells] for system, cells in zip(SYSTEMS, tiles, strict=True)]
-    rows.append(["perdure/files", *[Cell("cannot", Tone.MISSING)] * len(CHANGES)])
     return Section(
         title=title,
         text="The worst that happened, and to how many of the sessions. Planted is the control: it must be wrong.",
         plot=Matrix(title, list(CHANGES), list(SYSTEMS), tiles),
         table=ReportTable(["system", *CHANGES], rows),
-        notes=[
-            "perdure/files cannot take part: the older version recorded a file of SQLite, and no store of text files."
-        ],
     )
 
 
