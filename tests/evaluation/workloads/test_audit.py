@@ -9,10 +9,11 @@ import pytest
 
 from perdure.evaluation import services
 from perdure.evaluation.audit.facts import QUESTIONS
-from perdure.evaluation.audit.report import BLOB, MEASURED, PLANTED, POSTGRES, RESULTS_ONLY, SQLITE
+from perdure.evaluation.audit.report import BLOB, FILES, MEASURED, PLANTED, POSTGRES, RESULTS_ONLY, SQLITE
+from perdure.evaluation.report.model import Cell, Tone
 from perdure.evaluation.verifiers.audit import verify
 from perdure.evaluation.workload import Form, Result, Trial
-from perdure.evaluation.workloads.audit import AuditWorkload
+from perdure.evaluation.workloads.audit import LONGEST_FILES, AuditWorkload
 from tests.evaluation.voided import with_a_void_trial
 
 
@@ -44,6 +45,30 @@ def test_a_blob_reads_its_history_and_lacks_what_no_session_has(folder: Path) ->
 
 
 @pytest.mark.slow
+def test_text_files_answer_with_the_truth_and_read_everything(folder: Path) -> None:
+    found = measured(folder, FILES, [2_000, 6_000])
+    assert found.findings == {}
+    assert found.verdicts["right"] == found.verdicts["questions"] == 2 * len(QUESTIONS)
+    assert found.measures["doubts.bytes@6000"] > 2.5 * found.measures["doubts.bytes@2000"] > 0
+
+
+def test_text_files_stop_before_the_longest_history() -> None:
+    trials = AuditWorkload().trials(Form.FULL)
+    assert {max(one.parameters["lengths"]) for one in trials if one.system == FILES} == {LONGEST_FILES}
+    names = [f"{QUESTIONS[0]}.{name}" for name in ("seconds", "rows", "bytes")]
+    found = [
+        Result.of(one, measures={f"{name}@{n}": 1.0 for name in names for n in one.parameters["lengths"]})
+        for one in trials
+    ]
+    verdicts = {"questions": 13, "right": 13, "wrong": 0, "not_answered": 0, "facts": 60}
+    report = AuditWorkload().summarise([msgspec.structs.replace(one, verdicts=verdicts) for one in found])
+    (section,) = [one for one in report.sections if one.title.startswith("Time to answer")]
+    assert section.table is not None
+    (row,) = [row for row in section.table.rows if row[0] == FILES]
+    assert row[-1] == Cell("stopped at 100,000", Tone.MISSING)
+
+
+@pytest.mark.slow
 def test_a_planted_answer_without_a_row_is_found_in_each_question(folder: Path) -> None:
     found = measured(folder, PLANTED, [2_000])
     assert found.verdicts["wrong"] == found.verdicts["questions"] == len(QUESTIONS)
@@ -54,7 +79,7 @@ def results(grown: float = 1.0, wrong: int = 0, caught: bool = True) -> list[Res
     for trial in AuditWorkload().trials(Form.SHORT):
         measures: dict[str, float] = {}
         for length in trial.parameters["lengths"]:
-            factor = length if trial.system == BLOB else grown if length > 4_000 else 1.0
+            factor = length if trial.system in (BLOB, FILES) else grown if length > 4_000 else 1.0
             measures |= {f"{one}.{name}@{length}": factor for one in QUESTIONS for name in ("seconds", "rows", "bytes")}
         missed = wrong if trial.system == SQLITE else 13 if trial.system == PLANTED and caught else 0
         verdicts = {"questions": 13, "right": 13 - missed, "wrong": missed, "not_answered": 0, "facts": 60}
