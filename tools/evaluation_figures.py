@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.evaluation.crash.comparison import COLUMNS, comparison_table, places_of, shared
+from perdure.evaluation.crash.plan import rank
 from perdure.evaluation.crash.summary import WORKER_KILLS, is_point, matrix, short_name
 from perdure.evaluation.protocol import protocol_digest
 from perdure.evaluation.report.conclusion import command_of, conclusion_of, markdown_report
@@ -148,7 +149,7 @@ def crash_matrix(results: list[Result]) -> str:
     """The crash matrix as SVG: where a worker was killed from outside, and the worst that happened there."""
     own = [one for one in results if not one.parameters.get("planted") and not is_point(one)]
     own = [one for one in own if not str(one.parameters.get("kill", "")).startswith("server:")]
-    rows = list(dict.fromkeys(short_name(one.system) for one in own))
+    rows = list(dict.fromkeys(short_name(one.system) for one in sorted(own, key=lambda one: rank(one.system))))
     made = matrix("Worker killed", own, WORKER_KILLS, rows, lambda one: short_name(one.system)).plot
     assert made is not None
     return draw(made, "crash-matrix") + "\n"

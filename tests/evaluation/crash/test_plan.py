@@ -8,7 +8,17 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from perdure.evaluation.crash.plan import ABILITIES, AGENTS, CHECKPOINT, FAULTS, PLANTED, SINK_KILLS, SYSTEMS, trials
+from perdure.evaluation.crash.plan import (
+    ABILITIES,
+    AGENTS,
+    CHECKPOINT,
+    FAULTS,
+    PLANTED,
+    SINK_KILLS,
+    SYSTEMS,
+    rank,
+    trials,
+)
 from perdure.evaluation.crash.trial import CrashParameters
 from perdure.evaluation.workload import Form
 
@@ -39,6 +49,14 @@ def test_trials_that_wait_are_spread_over_the_run() -> None:
     places = [place for place, system in enumerate(made) if system.startswith("temporal/")]
     apart = [after - before for before, after in pairwise(places)]
     assert min(apart) > 3  # lanes
+
+
+def test_tables_show_our_systems_first_and_peers_as_documented_first() -> None:
+    shown = sorted({trial.system for trial in trials(Form.FULL)}, key=rank)
+    assert shown[:3] == list(SYSTEMS[:3])
+    assert shown.index(AGENTS[1]) == shown.index("perdure/sqlite/default/full") + 1
+    peers = [one for one in shown if one.startswith("langgraph/sqlite/")]
+    assert [one.split("/")[2] for one in peers] == ["documented", "key", "lookup", "once", "default"]
 
 
 @pytest.mark.parametrize("form", list(Form))

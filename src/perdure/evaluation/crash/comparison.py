@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.evaluation.crash.plan import AGENTS
+from perdure.evaluation.crash.plan import AGENTS, rank
 from perdure.evaluation.report.model import Cell, ReportTable, Section, Tone
 from perdure.evaluation.statistics import Share
 from perdure.evaluation.workload import Result, counted
@@ -71,7 +71,7 @@ def in_column(result: Result, column: Column) -> bool:
 def shared(results: Sequence[Result], column: Column) -> dict[str, list[Result]]:
     """The trials of each row at the places that all rows of the column have."""
     rows: dict[str, list[Result]] = {}
-    for one in results:
+    for one in sorted(results, key=lambda one: rank(one.system)):
         if is_compared(one) and in_column(one, column):
             rows.setdefault(row_of(one), []).append(one)
     places = [{place(one) for one in own} for own in rows.values() if counted(own)]

@@ -92,6 +92,19 @@ def _family(system: str) -> str:
     return "/".join(system.split("/")[:2])
 
 
+def rank(system: str) -> tuple[int, int]:
+    """The place of a system in tables: ours first; then peers, each as documented before what was added by hand."""
+    name, _, configuration, _ = system.split("/")
+    families = list(dict.fromkeys([*map(_family, SYSTEMS), *(peer for peer, _ in PEERS)]))
+    own = {"blob": [one.split("/")[2] for one in SYSTEMS[:3]], "perdure": ["default", "agent"]}
+    configurations = own.get(name, [*BY_HAND, "default"])
+    return _place(families, _family(system)), _place(configurations, configuration)
+
+
+def _place(names: list[str], name: str) -> int:
+    return names.index(name) if name in names else len(names)
+
+
 def _trial(system: str, parameters: dict[str, Any], number: int) -> Trial:
     name, substrate, configuration, _ = system.split("/")
     where = {"perdure": [substrate], "blob": [name]}.get(name, [name, substrate])

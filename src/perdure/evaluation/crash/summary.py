@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from perdure.evaluation.crash.claims import controls, hypotheses
 from perdure.evaluation.crash.comparison import comparison_sections, expectations
-from perdure.evaluation.crash.plan import ABILITIES
+from perdure.evaluation.crash.plan import ABILITIES, rank
 from perdure.evaluation.report.model import (
     Cell,
     Matrix,
@@ -120,7 +120,7 @@ def matrix(
 
 def summarise(results: list[Result]) -> WorkloadReport:
     """The report of the crash workload."""
-    own = [one for one in results if not one.parameters.get("planted")]
+    own = sorted((one for one in results if not one.parameters.get("planted")), key=lambda one: rank(one.system))
     outside = [one for one in own if not is_point(one)]
     workers = [one for one in outside if not str(one.parameters.get("kill", "")).startswith("server:")]
     servers = [one for one in outside if one not in workers]
