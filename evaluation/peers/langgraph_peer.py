@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypedDict
 
+import conversation
 import outside
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -93,5 +94,37 @@ def inspect(options):
     return outside.states(done, [found["mark"][0]] if "mark" in found else [], options.effects)
 
 
+class Conversation:
+    """A thread whose state is the list of its messages: the graph of the tutorial, with a model of ours."""
+
+    class Talk(TypedDict):
+        messages: Annotated[list[tuple[str, str]], operator.add]
+
+    def __init__(self):
+        self.thread = {"configurable": {"thread_id": "conversation"}}
+
+    def compiled(self, checkpointer):
+        built = StateGraph(self.Talk)
+        for name, role in (("call", "assistant"), ("tool", "tool"), ("answer", "assistant")):
+            line = (role, conversation.text(conversation.SHORT, len(name)))
+            built.add_node(name, lambda state, line=line: {"messages": [line]})
+        for before, after in ((START, "call"), ("call", "tool"), ("tool", "answer"), ("answer", END)):
+            built.add_edge(before, after)
+        return built.compile(checkpointer=checkpointer)
+
+    def build(self, options, lines):
+        with saver(options) as checkpointer:
+            self.compiled(checkpointer).update_state(self.thread, {"messages": lines}, as_node="answer")
+
+    @contextmanager
+    def talk(self, options):
+        with saver(options) as checkpointer:
+            graph = self.compiled(checkpointer)
+            yield (
+                lambda: graph.invoke({"messages": [("user", "continue")]}, self.thread, durability="sync"),
+                lambda: len(graph.get_state(self.thread).values["messages"]),
+            )
+
+
 if __name__ == "__main__":
-    outside.main(PEER, run=run, inspect=inspect)
+    outside.main(PEER, run=run, inspect=inspect, conversation=Conversation())

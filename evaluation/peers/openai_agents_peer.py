@@ -8,8 +8,10 @@ shown; no key is needed. `SQLiteSession` leaves `synchronous` at SQLite's defaul
 import asyncio
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
+import conversation
 import outside
 from agents import Agent, ModelResponse, RunConfig, Runner, SQLiteSession, function_tool
 from agents.models.interface import Model
@@ -104,5 +106,39 @@ def inspect(options):
     return outside.states(done, marks, options.effects)
 
 
+class Turns(Script):
+    """Calls a tool, then answers."""
+
+    async def get_response(self, system_instructions, input, *more, **named):
+        called = input[-1].get("type") == "function_call_output"
+        self.effects = 0 if called else len(input) + 1  # the answer of a script that has ended, or one more call
+        return await super().get_response(system_instructions, input, *more, **named)
+
+
+class Conversation:
+    """A SQLiteSession, which the runner reads whole for each run, as its page says."""
+
+    def build(self, options, lines):
+        asyncio.run(self.session(options).add_items([{"role": role, "content": text} for role, text in lines]))
+
+    def session(self, options):
+        return SQLiteSession("conversation", str(Path(options.state, "conversation.db")))
+
+    @contextmanager
+    def talk(self, options):
+        @function_tool
+        def act(n: int) -> str:
+            return conversation.text(conversation.SHORT, n)
+
+        session, agent = self.session(options), Agent(name="worker", tools=[act], model=Turns(0))
+        config = RunConfig(tracing_disabled=True)
+        with asyncio.Runner() as runner:
+            yield (
+                lambda: runner.run(Runner.run(agent, "continue", session=session, run_config=config)),
+                lambda: len(runner.run(session.get_items())),
+            )
+        session.close()
+
+
 if __name__ == "__main__":
-    outside.main(PEER, run=run, inspect=inspect)
+    outside.main(PEER, run=run, inspect=inspect, conversation=Conversation())

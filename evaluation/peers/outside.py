@@ -4,6 +4,7 @@
     NAME_peer.py serve --state DIR                          the peer's server, until standard input is closed
     NAME_peer.py run --sink URL --state DIR --trial ID --configuration C [--database URL] [--effects N] [--pause middle]
     NAME_peer.py inspect  (the same options)                what its durable state says about each effect
+    NAME_peer.py build | grow                               a long conversation; see `conversation.py`
 
 `run` is one process that starts the work or continues it. The work is N effects in order: `POST URL/effects {"n": 1}`.
 The sink kills the process from outside. With `--pause middle` it prints `paused` at the beginning of effect 2, before
@@ -77,18 +78,23 @@ def states(acknowledged, unknown, effects):
     }
 
 
-def main(peer, *, run, inspect, serve=None):
+def main(peer, *, run, inspect, serve=None, conversation=None):
     """The command line of an adapter. `peer`: system, packages, page, configurations, cannot."""
     commands = argparse.ArgumentParser()
-    commands.add_argument("command", choices=["describe", "run", "inspect", "serve"])
+    commands.add_argument("command", choices=["describe", "run", "inspect", "serve", "build", "grow"])
     for name in ("sink", "state", "trial", "database", "pause"):
         commands.add_argument(f"--{name}")
     commands.add_argument("--configuration", default="documented")
-    commands.add_argument("--effects", type=int, default=3)
+    for name, value in (("effects", 3), ("messages", 0), ("steps", 0)):
+        commands.add_argument(f"--{name}", type=int, default=value)
     options = commands.parse_args()
     if options.command == "describe":
         versions = {name: version(name) for name in peer["packages"]}
         print(json.dumps({**peer, "versions": versions, "server": serve is not None}))
+    elif options.command in ("build", "grow"):
+        import conversation as measured
+
+        {"build": measured.build, "grow": measured.grow}[options.command](options, conversation)
     elif options.command == "serve":
         serve(options)
     elif options.command == "inspect":

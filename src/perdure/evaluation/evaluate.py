@@ -71,7 +71,8 @@ def evaluate(folder: Path, plan: Plan, progress: Progress | None = None) -> Conc
 def _peers(systems: Sequence[str]) -> dict[str, PeerDescription | str]:
     """What the peers among these systems say of themselves, or why they cannot be run here."""
     names = sorted({system.split("/")[0] for system in systems} - {"perdure", "blob"})
-    others = {one.name: "it is only in the full form" for one in find_peers() if names and one.name not in names}
+    there = [one.name for one in find_peers()] if names else []
+    others = {one: "it is not in this form of these workloads" for one in there if one not in names}
     with ThreadPoolExecutor(2) as pool:
         return {**dict(zip(names, pool.map(described, names), strict=True)), **others}
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perdure.evaluation.crash.system import missing
 from perdure.evaluation.growth.growth_cell import GrowthCell, GrowthFigures
 from perdure.evaluation.growth.history_copy import HistoryShelf, run_cells
-from perdure.evaluation.growth.report import CONTROL, FIGURES, SYSTEMS
+from perdure.evaluation.growth.report import ALL, CONTROL, FIGURES, PEERS, SYSTEMS
 from perdure.evaluation.verifiers.growth import verify
-from perdure.evaluation.workload import Form, Result
+from perdure.evaluation.workload import Form, Result, Trial
 from perdure.evaluation.workloads.growth import Growth
 from tests.evaluation.voided import with_a_void_trial
 
@@ -37,6 +38,22 @@ def test_bytes_of_a_step_do_not_grow_with_the_history(folder: Path, system: str)
     found = measured(folder, system, [100, 1000])
     assert found[1000].written < 1.2 * found[100].written
     assert found[1000].checkpoint < 2 * found[100].checkpoint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", PEERS)
+def test_conversation_of_a_peer_is_measured_where_it_is_installed(folder: Path, system: str) -> None:
+    home = folder / "out" / "raw" / "growth" / "t1"
+    home.mkdir(parents=True)
+    given = {"round": 0, "lengths": [10, 40], "steps": 2, "cap": 60.0}
+    result = Growth().run(Trial(id="t1", system=system, parameters=given), home)
+    if missing(system):
+        assert result.outcome == "not run"
+        return
+    found = verify(home)
+    assert (found["findings"], found["verdicts"]["cells"]) == ({}, 2)
+    assert result.measures["written@40"] > 0
+    assert "fork@40" not in result.measures
 
 
 def test_bytes_of_a_step_of_a_whole_blob_grow_with_it(folder: Path) -> None:
@@ -125,4 +142,4 @@ def test_every_round_measures_every_system_once(form: Form) -> None:
     rounds = [[one.system for one in trials if one.parameters["round"] == number] for number in range(5)]
     assert all(sorted(systems) == sorted(rounds[0]) for systems in rounds)
     assert len({systems[0] for systems in rounds}) == 5
-    assert set(rounds[0]) == set(SYSTEMS) or form is Form.SHORT
+    assert set(rounds[0]) == set(ALL) or form is Form.SHORT

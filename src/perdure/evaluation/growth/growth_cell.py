@@ -36,6 +36,12 @@ class GrowthCell(msgspec.Struct, frozen=True, kw_only=True):
     build: bool = False
 
     @property
+    def peer(self) -> str:
+        """The name of the peer that is measured, or nothing."""
+        name = self.system.split("/")[0]
+        return "" if name in ("perdure", "blob") else name
+
+    @property
     def is_blob(self) -> bool:
         return self.system.startswith("blob/")
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from perdure.evaluation import services, substrates
-from perdure.evaluation.growth.growth_cell import GrowthCell
+from perdure.evaluation.growth.growth_cell import GrowthCell, GrowthFigures
+from perdure.evaluation.peers import peer
 from perdure.evaluation.run import trial_process
 
 _databases: dict[tuple[str, str, int], str] = {}  # of the shared server, by server, system and length
@@ -88,9 +89,21 @@ class HistoryShelf:
         return str(services.postgres().folder), self.system, messages
 
 
+def _run_peer(cells: list[GrowthCell]) -> Iterator[bytes]:
+    for cell in cells:
+        word, state = "build" if cell.build else "grow", str(Path(cell.address).parent)
+        command = peer(cell.peer).command(word, state=state, messages=cell.messages, steps=cell.steps)
+        printed = trial_process.run(command)
+        yield printed
+        if not cell.build and msgspec.json.decode(printed, type=GrowthFigures).step > cell.cap:
+            return
+
+
 def run_cells(cells: list[GrowthCell]) -> bytes:
-    """Run cells in a fresh process; returns what it printed."""
+    """Run cells in a fresh process; returns what it printed. A peer has a process of its own for each cell."""
     if not cells:
         return b""
+    if cells[0].peer:
+        return b"".join(_run_peer(cells))
     command = [sys.executable, "-P", "-m", "perdure.evaluation.growth.growth_cell", msgspec.json.encode(cells).decode()]
     return trial_process.run(command)

@@ -31,6 +31,8 @@ SYSTEMS = (
     "blob/json/result-only/synced",
     "blob/json/intent+key/synced",
 )
+PEERS = ("langgraph/sqlite/sync/synced", "openai_agents/sqlite/session/synced")
+ALL = (*SYSTEMS, *PEERS)
 AXES = {MILLISECONDS.name: "milliseconds", BYTES.name: "bytes"}
 FLAT = 1.5  # the most that a figure may grow from the shortest to the longest history
 ABOUT = {
@@ -53,7 +55,7 @@ FIGURES: tuple[tuple[str, str, Unit], ...] = (
 )
 TEXT = (
     "A step is one turn: a message, two model calls, one tool, an answer. Medians over the rounds, with the smallest "
-    "and the largest. Both axes are logarithmic."
+    "and the largest. Both axes are logarithmic. Peers keep a conversation of the same lines; n/a: they are not asked."
 )
 
 
@@ -141,7 +143,7 @@ def _section(
 ) -> Section:
     series: list[Series] = []
     rows: list[list[str | Cell]] = []
-    for system in SYSTEMS:
+    for system in ALL:
         mine = [one for one in results if one.system == system]
         if not mine:
             continue
@@ -163,7 +165,7 @@ def _section(
 def _comparison(valid: list[Result], length: int) -> Section:
     """Each system divided by Perdure on SQLite with compaction, within each round."""
     rows: list[list[str | Cell]] = []
-    for system in SYSTEMS[1:]:
+    for system in ALL[1:]:
         row = [_ratio(valid, system, name, length) for name, _, _ in FIGURES]
         if any(row):
             rows.append([system, *row])
@@ -187,5 +189,5 @@ def _cell(unit: Unit, spreads: dict[int, Spread], length: int, mine: list[Result
     if length in spreads:
         return show_spread(unit, spreads[length])
     if not spreads:
-        return Cell(f"not run: {mine[0].reason}", Tone.MISSING)
+        return Cell("n/a" if counted(mine) else f"not run: {mine[0].reason}", Tone.MISSING)
     return Cell(f"stopped at {max(spreads):,}", Tone.MISSING)

@@ -9,7 +9,8 @@ each system and length. Each trial is a fresh process on copies of them: a cold 
 resume after all checkpoints were deleted. The files are in the page cache, as they are after a crash of a process. A
 round is one trial of each system in a changing order; ratios are taken within a round, over five rounds. A system is
 stopped at the length at which a step takes longer than the cap, which the report names. Compaction is measured on and
-off; Perdure keeps the whole history in both cases, while a blob with compaction loses it.
+off; Perdure keeps the whole history in both cases, while a blob with compaction loses it. Two peers that keep a
+conversation take part as their documentation shows it: a thread of LangGraph and a session of the OpenAI Agents SDK.
 
 Oracle. `verifiers/growth.py`, which does not import Perdure: each session has the history that it is said to have, and
 each timed step is recorded. Bytes are counted by the kernel (bytes passed to `write`), on PostgreSQL by its own log.
@@ -28,9 +29,11 @@ import msgspec
 
 from perdure.errors import ConfigError
 from perdure.evaluation import substrates
+from perdure.evaluation.crash.system import missing
 from perdure.evaluation.growth.growth_cell import GrowthCell, GrowthFigures
 from perdure.evaluation.growth.history_copy import HistoryShelf, run_cells
-from perdure.evaluation.growth.report import CONTROL, SYSTEMS, summarise
+from perdure.evaluation.growth.report import ALL, CONTROL, PEERS, summarise
+from perdure.evaluation.peers import peer
 from perdure.evaluation.report.model import WorkloadReport
 from perdure.evaluation.workload import Form, Result, Trial
 
@@ -45,6 +48,7 @@ LONG = (
     "blob/json/result-only/synced",
     "blob/json/intent+key/synced",
 )  # only in the full form, and not at its longest history
+NOT_OF_PEERS = ("fork", "resume_without_checkpoint", "checkpoint")  # figures
 
 
 class Growth:
@@ -54,12 +58,12 @@ class Growth:
     lanes = 1
 
     def trials(self, form: Form, rounds: int = 0) -> list[Trial]:
-        systems = [system for system in SYSTEMS if form is Form.FULL or system not in LONG]
+        systems = [system for system in ALL if form is Form.FULL or system not in LONG]
         found = []
         for number in range(rounds or ROUNDS):
             first = number % len(systems)
             for system in systems[first:] + systems[:first]:
-                lengths = [one for one in LENGTHS[form] if system not in LONG or one <= MOST]
+                lengths = [one for one in LENGTHS[form] if system not in (*LONG, *PEERS) or one <= MOST]
                 parameters = {"round": number, "lengths": lengths, "steps": STEPS[form], "cap": CAP[form]}
                 id = f"r{number}-{'-'.join(system.split('/')[:3])}".replace("+", "-")
                 found.append(Trial(id=id, system=system, parameters=parameters))
@@ -68,6 +72,8 @@ class Growth:
     def run(self, trial: Trial, folder: Path) -> Result:
         given, substrate = trial.parameters, trial.system.split("/")[1]
         shelf = HistoryShelf(folder.parents[2] / "histories", trial.system)  # beside the raw files
+        if reason := missing(trial.system):
+            return Result.not_run(trial, reason)
         try:
             shelf.build(given["lengths"])
         except ConfigError as error:
@@ -88,11 +94,14 @@ class Growth:
         measures: dict[str, float] = {}
         for line in printed.splitlines():
             cell = msgspec.json.decode(line, type=GrowthFigures)
-            measures |= {
-                f"{name}@{cell.messages}": float(value) for name, value in msgspec.structs.asdict(cell).items()
-            }
+            figures = msgspec.structs.asdict(cell)
+            for name in NOT_OF_PEERS if trial.system in PEERS else ():
+                del figures[name]
+            measures |= {f"{name}@{cell.messages}": float(value) for name, value in figures.items()}
             measures[f"rest@{cell.messages}"] = float(shelf.size(cell.messages))
-        return Result.of(trial, measures=measures, versions=substrates.versions_of(substrate))
+        name = trial.system.split("/")[0]
+        versions = peer(name).describe().versions if trial.system in PEERS else substrates.versions_of(substrate)
+        return Result.of(trial, measures=measures, versions=versions)
 
     def summarise(self, results: list[Result]) -> WorkloadReport:
         return summarise(results)
