@@ -77,6 +77,7 @@ peers: $(TOOLS) ## install comparable systems into environments of their own; AR
 evaluate: $(READY) $(TOOLS) ## run the evaluation in its short form, with the peers that can be installed: ten minutes
 	@$(PYTHON) tools/peers.py langgraph dbos temporal restate absurd pydantic_ai openai_agents
 	@rm -rf build/evaluation
+	@$(BIN)/python -m compileall -q src evaluation/peers  # the trials start hundreds of processes
 	$(BIN)/perdure evaluate --to build/evaluation $(ARGS)
 
 smoke: $(READY) ## run a session with a small real model on this machine: downloads 120 MB

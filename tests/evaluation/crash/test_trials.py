@@ -170,9 +170,12 @@ def test_agent_asks_about_an_effect_in_doubt_and_no_other(folder: Path) -> None:
 @pytest.mark.usefixtures("outside")
 def test_agent_on_postgres_survives_a_kill_around_its_checkpoint(folder: Path) -> None:
     need("strace")
-    sends = (CHECKPOINT_SEND - 1, CHECKPOINT_SEND + 2)
+    sends = (
+        CHECKPOINT_SEND - 1,
+        CHECKPOINT_SEND + 5,
+    )  # the later one may be within effect 3, which is then asked about
     found = judged(folder, *((AGENTS[2], {"ability": "nothing", "kill": f"syscall:send:{n}"}) for n in sends))
-    assert [wrong(one) for one in found] == [{}] * 2
+    assert [wrong(one) | {"asked": 0} for one in found] == [{"asked": 0}] * 2
 
 
 @pytest.mark.postgres

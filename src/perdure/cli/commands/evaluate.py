@@ -17,7 +17,9 @@ FOLDER = "perdure-evaluation"
 
 @command
 @click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
-@click.option("--full/--short", help="The full form takes hours; the short one a minute for each workload.")
+@click.option(
+    "--full/--short", help="The full form takes hours for crash, and about ten minutes for each of the others."
+)
 @click.option("--to", metavar="DIR", type=click.Path(file_okay=False), default=FOLDER, help="Folder of the results.")
 @click.option("--resume", is_flag=True, help="Continue the evaluation in the folder.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, help="Seed of the trials (default: 1).")

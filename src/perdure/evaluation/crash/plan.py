@@ -155,7 +155,7 @@ def _short() -> Iterator[Cell]:
         for kill in (
             "between",
             "sink:after",
-            *_agent_syncs(system, around, [CHECKPOINT_SEND - 1, CHECKPOINT_SEND + 2]),
+            *_agent_syncs(system, around, range(CHECKPOINT_SEND - 1, CHECKPOINT_SEND + 6, 2)),
         ):
             yield system, {"ability": "nothing", "kill": kill}
 
@@ -171,7 +171,7 @@ def _full_agents() -> Iterator[Cell]:
         around = _agent_syncs(system, range(1, 9), range(1, 25))
         for kill in ("between", *SINK_KILLS, *around):
             yield system, {"ability": ability, "kill": kill}
-        kill = _agent_syncs(system, [CHECKPOINT + 1], [CHECKPOINT_SEND + 2])[0]
+        kill = _agent_syncs(system, [CHECKPOINT + 1], [CHECKPOINT_SEND + 5])[0]
         for again in _agent_syncs(system, range(1, 4), range(1, 4)):
             yield system, {"ability": ability, "kill": kill, "again": again}
 
