@@ -37,6 +37,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         30.0  # seconds in which a client must take something of a stream, send something of a bundle, or send a body
     )
     recheck: float = 5.0  # seconds between two looks whether the caller of a stream still may
+    store_answer: float = 30.0  # seconds in which the store must answer such a look; nothing is sent meanwhile
     own_uid: int = msgspec.field(default_factory=os.getuid)
 
 

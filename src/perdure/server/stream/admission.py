@@ -1,7 +1,8 @@
 """Whether the caller of a stream still may read it, looked at again every few seconds.
 
-A token that was revoked, a role that was taken away, a session that moved to another queue: each ends the stream. So
-does a store that does not answer, because then the question is open.
+A token that was revoked, a role that was taken away, a session that moved to another queue: each ends the stream. While
+the question is open, nothing of the session is sent. A store that is only slow, as on a busy machine, so delays the
+stream. One that does not answer at all ends it: a thousand clients that come back at once would make it slower still.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from perdure.store.moves import session as sessions
 from perdure.store.moves import sign_in
 
 SHARED = 1.0  # seconds for which streams of the same caller on the same session share an answer
-ANSWER = 5.0  # seconds in which the store must answer
 REVOKED, UNKNOWN = "access", "unavailable"
 
 
@@ -64,7 +64,7 @@ class StreamAdmission:
 
     async def _ask(self, context: Context) -> bool:
         own = f"os:{self._settings.own_uid}"
-        async with asyncio.timeout(max(ANSWER, self._settings.recheck)):
+        async with asyncio.timeout(self._settings.store_answer):
             return await context.store.read(_still_may, context, own)
 
 

@@ -92,12 +92,24 @@ class EventStream(Response):
                 now = loop.time()
                 if now - checked >= self._settings.recheck:
                     checked = now
-                    if (refused := await self._admission.refusal(self._context)) is not None:
+                    if (refused := await self._refusal(send)) is not None:
                         return refused
                 if chunk or now - sent >= self._settings.heartbeat:
                     sent = now
                     await self._send(send, chunk or HEARTBEAT)
         return "stopping"
+
+    async def _refusal(self, send: Send) -> str | None:
+        """Why the stream must end, if it must. Only signs of life are sent until the store has answered."""
+        asked = asyncio.create_task(self._admission.refusal(self._context))
+        try:
+            while not asked.done():
+                await asyncio.wait((asked,), timeout=self._settings.heartbeat)
+                if not asked.done():
+                    await self._send(send, HEARTBEAT)
+            return asked.result()
+        finally:
+            asked.cancel()
 
     async def _send(self, send: Send, chunk: bytes) -> None:
         async with asyncio.timeout(self._settings.slow):
