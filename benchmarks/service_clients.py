@@ -70,15 +70,23 @@ class Subscriber:
     def last(self) -> int:
         return self.numbers[-1] if self.numbers else self.after
 
+    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect, and send the head of the request without waiting for other tasks.
+
+        The service gives each head ten seconds, and the event loop of this process may serve a thousand subscribers.
+        """
+        there = socket.create_connection((self._host, self._port), timeout=60)
+        there.sendall(
+            f"GET /v1/sessions/{self.session}/events HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
+            f"Authorization: Bearer {self._token}\r\nAccept: text/event-stream\r\n"
+            f"Last-Event-ID: {self.last}\r\n\r\n".encode()
+        )
+        return await asyncio.open_connection(sock=there, limit=1 << 22)
+
     async def read(self, through: int) -> None:
         """Follow the session up to an event, from the last one that came."""
-        reader, writer = await asyncio.open_connection(self._host, self._port, limit=1 << 22)
+        reader, writer = await self.open()
         try:
-            writer.write(
-                f"GET /v1/sessions/{self.session}/events HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-                f"Authorization: Bearer {self._token}\r\nAccept: text/event-stream\r\n"
-                f"Last-Event-ID: {self.last}\r\n\r\n".encode()
-            )
             while self.last < through:
                 message = await reader.readuntil(b"\n\n")
                 arrived = self._now()

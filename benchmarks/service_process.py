@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,20 +42,28 @@ class HttpService(NamedTuple):
         return 0
 
 
+LIMITED = 'ulimit -n "$0" && exec "$@"'
+
+
 @contextmanager
-def http_service(runtime: Runtime, token: str, cookie: str) -> Iterator[HttpService]:
-    """The same process as below `perdure serve`, without workers."""
+def http_service(
+    runtime: Runtime, token: str, cookie: str, *, files: int | None = None, log: Path | None = None
+) -> Iterator[HttpService]:
+    """The same process as below `perdure serve`, without workers. It may have so many files open, if given."""
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         plan = HttpPlan(SETTINGS, (listener.fileno(),), None)
         command = [
             sys.executable, "-m", "perdure", "service", "http", "--plan", msgspec.json.encode(plan).decode(),
             "--store", runtime.store.target, "--app", str(APP),
         ]  # fmt: skip
+        if files is not None:
+            command = ["sh", "-c", LIMITED, str(files), *command]
         environment = os.environ | {"PERDURE_IGNORE_FOLDER": "1", "PERDURE_LOG": "error"}
-        process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            pass_fds=(listener.fileno(),),
-        )  # fmt: skip
+        with nullcontext() if log is None else open(log, "wb") as errors:
+            process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                pass_fds=(listener.fileno(),),
+            )  # fmt: skip
         try:
             host, port = listener.getsockname()
             yield HttpService(host, port, token, cookie, process)

@@ -7,6 +7,8 @@ abort    `state["abort"]` ends the connection without waiting for a client that 
 slow     a request whose head has not come within `HEAD_TIME` closes the connection, so that slow clients do not
          use up the connections. The body has its own limits (`routes`)
 large    so does a head of more than `LARGEST_HEAD` bytes
+many     connections beyond the most that there may be are answered with 503, up to `REFUSED` of them; further ones are
+         closed at once, because each is an open file until its head has come. Those that came first are not affected
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 HEAD_TIME = 10.0  # seconds
 LARGEST_HEAD = 64 << 10  # bytes
+REFUSED = 16  # connections beyond the most that may have an answer
 
 
 class ServiceProtocol(HttpToolsProtocol):
@@ -34,6 +37,11 @@ class ServiceProtocol(HttpToolsProtocol):
         self.access_log = False  # it would log addresses with their queries; `requests.log` logs requests
         self.app_state = {**self.app_state, "peer_uid": peer_uid(transport), "abort": transport.abort}
         super().connection_made(transport)
+        most, self.limit_concurrency = self.limit_concurrency, None
+        if most is not None and len(self.connections) > most:
+            self.limit_concurrency = 0  # uvicorn answers with 503
+            if len(self.connections) > most + REFUSED:
+                transport.abort()
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
