@@ -141,3 +141,35 @@ def test_a_lease_is_held_exactly_while_a_thread_acts(folder: Path) -> None:
     finally:
         go.set()
         rt.close()
+
+
+def test_an_act_keeps_only_the_worker_of_its_own_store(folder: Path) -> None:
+    began, go = threading.Event(), threading.Event()
+
+    @tool(replay="idempotent")
+    def kept_act() -> int:
+        began.set()
+        go.wait(120)
+        return 1
+
+    @program
+    async def keeps_acting(s: Session) -> int:
+        return await s.do(kept_act)
+
+    async def leave(rt: perdure.Runtime) -> None:
+        await rt.start(keeps_acting.bind(), id="s")
+        rt.task = asyncio.create_task(rt.run("s"))  # type: ignore[attr-defined]
+        await asyncio.to_thread(began.wait, 120)  # and then the loop ends, as after a second Ctrl-C
+
+    def workers(store: str) -> list[Path]:
+        return list((folder / f"{store}.db.d" / "workers").glob("w-*"))
+
+    acting, idle = perdure.open(folder / "acting.db"), perdure.open(folder / "idle.db")
+    try:
+        asyncio.run(leave(acting))
+        assert idle.worker.id
+        idle.close()
+        acting.close()
+        assert (len(workers("acting")), len(workers("idle"))) == (1, 0)
+    finally:
+        go.set()

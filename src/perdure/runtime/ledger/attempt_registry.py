@@ -53,6 +53,11 @@ def is_acting(uid: str) -> bool:
     return any(attempt[0] == uid for attempt in list(ACTING))
 
 
+def sessions_under_way() -> set[str]:
+    """Sessions with an act that may still be under way in this process, or an outcome that only it knows."""
+    return {attempt[0] for registry in (ACTING, BROKEN_OFF, LATE) for attempt in list(registry)}
+
+
 def leave_threads() -> bool:
     """Let every act in a thread write its outcome without the task that waits for it; returns whether one is under way.
 
