@@ -75,7 +75,7 @@ class Runtime:
     """An open store with the code that is loaded here. Use it as `async with perdure.open(...) as rt`."""
 
     __module__ = "perdure"
-    _INTERNAL = frozenset({"worker", "is_worker", "life_of", "bind"})
+    _INTERNAL = frozenset({"worker", "is_worker", "life_of", "bind", "leave"})
 
     def __init__(
         self,
@@ -284,11 +284,15 @@ class Runtime:
     def close(self) -> None:
         if self.store.is_forked:
             return
+        self.leave()
+        self.store.close()
+
+    def leave(self) -> None:
+        """End the threads and the worker of this runtime; its store stays open, for others that share it."""
         self.late_outcomes.close()
         self.heartbeat.close()
         if self._worker is not None:
             self._worker.close(acting=self._is_acting())
-        self.store.close()
 
     def _is_acting(self) -> bool:
         """Whether an act of this store may still be under way here. Acts of other stores keep nothing of this one."""

@@ -48,6 +48,7 @@ class Service:
         artifacts = self._folder.name if store.folder is None else None
         self.runtime = Runtime(store, artifacts=artifacts)
         served, made = Runtime(store, artifacts=artifacts), ServerSettings(**settings)
+        self._runtimes = (self.runtime, served)
         self.app = make_application(served, made, console_routes(served, made) if console else ())
         self._unix = unix
         if unix is None:
@@ -116,4 +117,6 @@ class Service:
         self.stop()
         self._thread.join(60)
         assert not self._thread.is_alive()
+        for each in self._runtimes:
+            each.leave()
         self._folder.cleanup()
