@@ -11,7 +11,7 @@ import pytest
 from perdure.control.worker_protocol import moves, reads
 from perdure.control.worker_protocol.arguments import encode_arguments, parameters_of
 from perdure.domain.artifact import Retention
-from perdure.domain.effect import EffectState
+from perdure.domain.effect import EffectState, intent_digest
 from perdure.domain.identity import Identity, acting
 from perdure.domain.lease import Holder
 from perdure.ids import digest, encode, new_uid
@@ -106,7 +106,7 @@ def an_effect(tool: str = "push", replay: str = "idempotent") -> NewEffect:
     key = digest(new_uid())
     return NewEffect(
         id=f"e-{key[:16]}", position=encode([0, "", "do", tool, "0", 0]), generation=0, tool=tool, replay=replay,
-        targets="[]", intent="{}", intent_digest="0" * 64, idempotency_key=key, reach="outside",
+        targets="[]", intent="{}", intent_digest=intent_digest(tool, {}, []), idempotency_key=key, reach="outside",
     )  # fmt: skip
 
 

@@ -9,10 +9,10 @@ import httpx
 import msgspec
 import pytest
 
-from perdure.domain.effect import AttemptOutcome
+from perdure.domain.effect import AttemptOutcome, intent_digest
 from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
-from perdure.ids import digest, encode
+from perdure.ids import decode, digest, encode
 from perdure.runtime.run.large_values import KEPT
 from perdure.store.move import Move
 from perdure.store.moves import effect, message, session, session_end, wait
@@ -59,7 +59,10 @@ NAMING: dict[str, Callable[[ScriptedWorker, Holder, Store], Move[Any]]] = {
         msgspec.structs.replace(DONE, result=None, artifact=NAME),
     ),
     "arguments of an effect": lambda _, holder, __: effect.plan(
-        holder, msgspec.structs.replace(an_effect(), intent=encode({KEPT: NAME}))
+        holder,
+        msgspec.structs.replace(
+            an_effect(), intent=encode({KEPT: NAME}), intent_digest=intent_digest("push", decode(CONTENT.decode()), [])
+        ),
     ),
     "arguments of a restart": lambda _, holder, __: session_end.restart(holder, {KEPT: NAME}),
 }

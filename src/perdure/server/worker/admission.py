@@ -23,7 +23,7 @@ from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, Conflict, NotAllowed, NotFound
 from perdure.runtime.policy.recorded_calls import MODEL
 from perdure.server.worker import facts, uploads, wait_end
-from perdure.server.worker.named_bytes import named_bytes
+from perdure.server.worker.contents import named_bytes
 from perdure.server.worker.refusal import Refusal
 from perdure.server.worker.tag import tag_of
 from perdure.store.move import StoreTransaction
@@ -107,6 +107,10 @@ class WorkerAdmission:
         elif name == "effect.record":
             self.need(args[1].replay != Replay.JOINT, "a joint effect needs the database itself")
             self.need(not kwargs.get("over"), "what is over is a call of a model")
+        elif name == "approval.request":
+            shown = {rule for rule, _ in args[2].rules}
+            self.need(bool(shown), "people are shown which rules ask")
+            self.need(shown.issuperset(args[2].lifts), "a remembered answer lifts what was shown")
         elif name == "message.record_reply":
             self.need(args[1].tool == MODEL, "a reply is of a model")
         elif name == "message.end_turn":

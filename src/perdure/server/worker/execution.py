@@ -25,6 +25,7 @@ from perdure.errors import AccessError, ConfigError, KeyReused, PerdureError, Re
 from perdure.ids import check_name, digest
 from perdure.runtime.runtime import Runtime
 from perdure.server.worker.admission import WorkerAdmission
+from perdure.server.worker.contents import has_exact_digests
 from perdure.server.worker.judgement import judge_again
 from perdure.server.worker.queries import check_read, shown
 from perdure.server.worker.refusal import Refusal
@@ -100,6 +101,8 @@ class WorkerCalls:
         def run(tx: StoreTransaction) -> Any:
             admission = WorkerAdmission(self._caller, tx, self._folder)
             session = admission.check(move.name, args, kwargs)
+            exact = has_exact_digests([args, list(kwargs.values())], self._values.get_whole)
+            admission.need(exact, "the digest is not that of the call")
             known = requests.get(tx, caller, key)
             if known is not None:
                 if known.digest != asked:
