@@ -192,7 +192,7 @@ def _fed(words: Sequence[str], found: Inner) -> Inner:
 
 
 def executed_by_find(program: str, words: Sequence[str]) -> Inner:
-    """What `find -exec` runs. A path that it finds stays `{}` as a word of its own; inside a word it may be code."""
+    """What `find -exec` runs. A path that it finds stays `{}`: it begins with the folder, as other forms need not."""
     if program != "find" and any(_ATTACHED.match(word) for word in words):
         return Inner(list(words), problem="the program that fd runs is part of an option")
     own: list[str] = []
@@ -206,7 +206,7 @@ def executed_by_find(program: str, words: Sequence[str]) -> Inner:
         inner: list[str] = []
         while left and left[0] != ";" and not (left[0] == "+" and inner and inner[-1] == "{}"):
             one = left.pop(0)
-            inner.append(one if _FOUND.fullmatch(one) else _FOUND.sub(UNKNOWN, one))
+            inner.append(one if one == "{}" else _FOUND.sub(UNKNOWN, one))
         del left[:1]
         found.append(inner)
     problem = "find runs what it finds" if any(_FOUND.search(inner[0]) for inner in found if inner) else ""
