@@ -16,7 +16,10 @@ from perdure.domain.policy.shell.part import UNKNOWN
 
 
 class Wrapper(msgspec.Struct, frozen=True):
-    """The options of a wrapper: characters and names, without and with a value; `before` words precede the program."""
+    """The options of a wrapper: characters and names, without and with a value; `before` words precede the program.
+
+    `assigns`: assignments may precede it too; `any_name`: with names that are none for a shell, such as `1=2`.
+    """
 
     flags: str = ""
     valued: str = ""
@@ -24,6 +27,7 @@ class Wrapper(msgspec.Struct, frozen=True):
     long_valued: tuple[str, ...] = ()
     before: int = 0
     assigns: bool = False
+    any_name: bool = False
 
 
 class Inner(msgspec.Struct):
@@ -37,7 +41,8 @@ class Inner(msgspec.Struct):
 
 
 WRAPPERS: Mapping[str, Wrapper] = {
-    "env": Wrapper("i0v", "uC", ("ignore-environment", "null", "debug"), ("unset", "chdir"), assigns=True),
+    "env": Wrapper("i0v", "uC", ("ignore-environment", "null", "debug"), ("unset", "chdir"), assigns=True,
+                   any_name=True),
     "nice": Wrapper("", "n", (), ("adjustment",)),
     "ionice": Wrapper("t", "cn", ("ignore",), ("class", "classdata")),
     "nohup": Wrapper(),
@@ -50,7 +55,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "exec": Wrapper("cl", "a"),
     "coproc": Wrapper(assigns=True),
     "sudo": Wrapper("AbEHKknPSi", "CDghpRrTtUu", ("preserve-env", "non-interactive", "login"), ("user", "group"),
-                    assigns=True),
+                    assigns=True, any_name=True),
     "doas": Wrapper("Lns", "aCu"),
     "pkexec": Wrapper("", "", ("disable-internal-agent",), ("user",)),
     "xargs": Wrapper("0rtpox", "aEIdLnPs", ("null", "no-run-if-empty", "verbose", "exit", "interactive"),
@@ -157,7 +162,7 @@ def _rest(wrapper: Wrapper, words: list[str]) -> Inner:
             if step == 0:
                 return Inner(words, problem=f"the option {word[:40]} is not known here")
             at += step
-        elif wrapper.assigns and ASSIGNMENT.match(word):
+        elif wrapper.assigns and (ASSIGNMENT.match(word) or (wrapper.any_name and "=" in word)):
             variables.append(word.split("=", 1)[0])
             at += 1
         elif before:
