@@ -1,4 +1,7 @@
-"""Changes through a service that answers nothing, by verbs that return what was changed or removed."""
+"""Verbs that return what they change or remove, where the service answers with nothing.
+
+The record is read by requests of their own, before the change or after it.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What monitoring asks of the service: health and numbers."""
+"""What monitoring asks of the service: health and metrics."""

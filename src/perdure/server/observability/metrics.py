@@ -1,5 +1,6 @@
-"""`/metrics`: the numbers of a store, for Prometheus. They are read from the store at most once in `FRESH` seconds.
+"""`/metrics`: the metrics of a store and of this process, for Prometheus.
 
+Those of the store are read from it at most once in `FRESH` seconds.
 It needs a role that may read metrics (auditor, operator or owner) and the scope `*`.
 """
 
