@@ -65,7 +65,7 @@ def make_application(
         405: problem.on_wrong_method,
         HTTPException: problem.on_error,
     }
-    rates = CallerRates(settings)
+    rates = CallerRates(settings, runtime.store.clock)
     around = [
         Middleware(RequestLog),
         Middleware(Perimeter, settings=settings),

@@ -10,12 +10,12 @@ IPv6 network of 64 bits is one address, because one client has all of it.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 from collections import OrderedDict
 
 from starlette.requests import Request
 
+from perdure.clock import SECOND, Clock
 from perdure.domain.caller import Caller
 from perdure.errors import TooManyRequests
 from perdure.ids import digest
@@ -27,9 +27,10 @@ REMEMBERED = 10_000  # callers, addresses, and credentials
 class RatePerMinute:
     """So many a minute for each name, and as many at once."""
 
-    def __init__(self, per_minute: int) -> None:
+    def __init__(self, per_minute: int, clock: Clock) -> None:
         self.most = float(per_minute)
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._left)
@@ -46,19 +47,19 @@ class RatePerMinute:
         if len(self._left) > REMEMBERED:
             self._left.popitem(last=False)
 
-    def _now(self, who: str) -> tuple[float, float]:
-        now = asyncio.get_running_loop().time()
+    def _now(self, who: str) -> tuple[float, int]:
+        now = self._clock.boot()
         left, at = self._left.get(who, (self.most, now))
-        return min(self.most, left + (now - at) * self.most / 60), now
+        return min(self.most, left + (now - at) / SECOND * self.most / 60), now
 
 
 class CallerRates:
     """Counts requests of callers, and failures of addresses."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, clock: Clock) -> None:
         self._behind_proxy = settings.behind_proxy
-        self.callers = RatePerMinute(settings.requests_per_minute)
-        self._failures = RatePerMinute(settings.failures_per_minute)
+        self.callers = RatePerMinute(settings.requests_per_minute, clock)
+        self._failures = RatePerMinute(settings.failures_per_minute, clock)
         self._valid: OrderedDict[str, None] = OrderedDict()  # digests of credentials that were valid, latest last
 
     def check_address(self, request: Request) -> None:
