@@ -4,7 +4,8 @@ A forked child has a copy of this memory, none of its threads, and the same open
 threads that serve it are gone, one of them may hold its locks forever, and its connections are the parent's. A
 file lock belongs to the open file and not to the process, so a child would keep the parent's locks beyond its death.
 
-    before the fork    no descriptor is between being opened and being listed here
+    before the fork    no descriptor is between being opened and being listed here, and signals are blocked: a handler
+                       that raises (Ctrl-C) in the middle of what follows would be ignored, and what follows with it
     in the child       every listed descriptor is replaced by /dev/null: the child gives up the open file without
                        unlocking it or closing a connection on behalf of the parent
     afterwards         an object that stored `generation` finds that it has changed; `check` raises an error
@@ -15,10 +16,13 @@ started (`subprocess`) is not such a child: it inherits only the descriptors tha
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from perdure.errors import ForkedProcess
 
@@ -79,4 +83,19 @@ def _in_child() -> None:
         forget()
 
 
+def _signal_masks() -> tuple[Callable[[], object], Callable[[], object]]:
+    """Two functions that block all signals of this thread, and restore those that were not blocked.
+
+    They run no Python code. So a signal that arrives meanwhile has its handler run when `os.fork` has returned.
+    """
+    mask = ctypes.PyDLL(None).pthread_sigmask
+    every, before = (ctypes.create_string_buffer(1024) for _ in range(2))
+    ctypes.PyDLL(None).sigfillset(every)
+    return partial(mask, signal.SIG_BLOCK, every, before), partial(mask, signal.SIG_SETMASK, before, None)
+
+
+_block, _restore = _signal_masks()
+# Before a fork they are called from the last to the first, and afterwards from the first to the last.
+os.register_at_fork(before=_block, after_in_parent=_restore)
 os.register_at_fork(before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_in_child)
+os.register_at_fork(after_in_child=_restore)

@@ -258,6 +258,27 @@ def test_a_joint_statement_is_not_made_twice_by_a_tool_that_forks(store: Store, 
     store.write_now(Move("test", "plain", lambda tx: tx.execute("drop table forked", ())))
 
 
+INTERRUPTED = """
+import os, signal
+from perdure import process
+
+forgot = []
+process.forget_in_child(lambda: os.kill(os.getpid(), signal.SIGINT))
+process.forget_in_child(lambda: forgot.append("all"))
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    os.waitpid(os.fork(), 0)
+except KeyboardInterrupt:
+    print("interrupted after it forgot", *forgot, signal.pthread_sigmask(signal.SIG_BLOCK, ()), flush=True)
+"""
+
+
+def test_a_signal_at_the_birth_of_a_child_does_not_keep_it_from_forgetting() -> None:
+    """What the handler of Ctrl-C raised there was ignored: the child kept the locks of its parent, and ran on."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("interrupted after it forgot all set()\n", "")
+
+
 def test_a_number_that_belongs_to_another_file_by_now_is_left_alone(tmp_path: Path) -> None:
     noted = process.open_for_parent(tmp_path / "noted", os.O_RDWR | os.O_CREAT)
     os.close(noted)
