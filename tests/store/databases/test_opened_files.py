@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from perdure.errors import StoreUnavailable
+from perdure.store.databases.sqlite.engine import open_connection
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import meta
 from perdure.store.store import Store, open_store
 
@@ -76,6 +79,28 @@ def test_closing_does_not_remove_commits_of_others(target: str, remove: Callable
         write_in_other_process(target, "third", "die")
     with open_store(target) as store:
         assert keys(store) == {"first", "third"} | ({"second"} if remove is lose_locks else set())
+
+
+def test_removed_files_are_not_reported_as_damaged(target: str) -> None:
+    """SQLite may say so if a file is removed while it reads."""
+
+    def remove_and_fail(_: StoreTransaction) -> None:
+        remove_wal(target)
+        raise apsw.CorruptError("database disk image is malformed")
+
+    for use in (Store.read_now, lambda store, act: store.write_now(Move("test", "plain", act))):
+        with open_store(target) as store, pytest.raises(StoreUnavailable, match="-wal was replaced, moved or removed"):
+            use(store, remove_and_fail)
+
+
+def test_a_file_that_is_removed_while_it_is_opened_is_not_damaged(target: str) -> None:
+    def open_and_fail() -> None:
+        with open_connection(target, apsw.SQLITE_OPEN_READONLY):
+            Path(target).unlink()
+            raise apsw.CorruptError("database disk image is malformed")
+
+    with pytest.raises(StoreUnavailable, match="was replaced, moved or removed"):
+        open_and_fail()
 
 
 def keys(store: Store) -> set[str]:

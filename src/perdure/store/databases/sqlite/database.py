@@ -108,6 +108,7 @@ class SQLite:
             if lock is not None:
                 lock.close()
             raise
+        engine.files = self._files
         try:
             self._make_ready(engine)
         except BaseException as error:
@@ -145,7 +146,6 @@ class SQLite:
             sync_folder(self.folder.parent)
             if self._files is not None and not self._exclusive:
                 self._files.add_wal()
-                engine.may_remove_wal = self._files.may_remove_wal
             with suppress(OSError):  # a full disk: the store works without it
                 self._witness = self._witness or Witness(self.folder)
         if self._witness is not None:
@@ -210,7 +210,7 @@ class SQLite:
                 if db.in_transaction:  # not after some errors, which the caller is to get
                     db.execute("ROLLBACK")
         except BaseException as error:
-            ticket.error = translate(error)
+            ticket.error = translate(error, files=self._files)
 
     def submit_write(self, ticket: Ticket[Any]) -> None:
         self._commits.submit(ticket)

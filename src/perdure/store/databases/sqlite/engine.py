@@ -30,6 +30,7 @@ from perdure.errors import (
 from perdure.ids import new_uid
 from perdure.store.databases.sqlite import raw_rows
 from perdure.store.databases.sqlite.inherited_files import check_not_inherited
+from perdure.store.databases.sqlite.opened_files import OpenedFiles, identity_of
 from perdure.store.hot_move import GuardedWrite
 from perdure.store.move import Row, StoreTransaction
 from perdure.store.statements import load
@@ -37,6 +38,7 @@ from perdure.store.writer.lock import WriteLock
 
 MOVE_LIMIT = 30.0
 CHECKPOINT_PAGES = 1000
+OF_FILES = (apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError, apsw.IOError)
 
 
 class SQLiteTransaction(StoreTransaction):
@@ -116,7 +118,7 @@ class SQLiteEngine:
         self._born = process.generation
         self.restore_epoch = 0
         self.check: Callable[[], None] | None = None  # raises if the store is no longer the one that was opened
-        self.may_remove_wal: Callable[[], bool] = lambda: True
+        self.files: OpenedFiles | None = None
         self._clock = clock
         self._lock = lock
         self._holds_lock = False
@@ -191,7 +193,7 @@ class SQLiteEngine:
         return tx
 
     def translate(self, error: BaseException) -> BaseException:
-        return translate(error, self.db.system_errno)
+        return translate(error, self.db.system_errno, self.files)
 
     def is_ambiguous(self, error: BaseException) -> bool:
         """Whether a failed commit may be durable: not if the database was busy or the disk full; else it is unknown."""
@@ -221,7 +223,7 @@ class SQLiteEngine:
         return time.monotonic() > self._deadline
 
     def close(self) -> None:
-        if not self.may_remove_wal():
+        if self.files is not None and not self.files.may_remove_wal():
             self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self.db.close()
         if self._lock is not None:
@@ -260,6 +262,7 @@ def connect_read_only(path: str) -> apsw.Connection:
 def open_connection(path: str, flags: int, vfs: str | None = None) -> Iterator[apsw.Connection]:
     """A connection, closed again if its setup fails."""
     check_not_inherited(path)
+    files = OpenedFiles(path) if identity_of(path) is not None else None
     try:
         db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
     except apsw.Error as error:
@@ -268,19 +271,22 @@ def open_connection(path: str, flags: int, vfs: str | None = None) -> Iterator[a
         db.set_busy_timeout(5000)
         yield db
     except apsw.Error as error:
-        failure = translate(error, db.system_errno)
+        failure = translate(error, db.system_errno, files)
         db.close()
         raise failure from error
 
 
-def translate(error: BaseException, system_errno: int = 0) -> BaseException:
+def translate(error: BaseException, system_errno: int = 0, files: OpenedFiles | None = None) -> BaseException:
     """Translate an error of the driver. The only place where SQLite's errors are interpreted.
 
     SQLite reports a full disk only for writes. Where it creates or enlarges a file it reports an I/O error, and only
-    the extended code or the system's error number shows the cause.
+    the extended code or the system's error number shows the cause. Where one of the files was removed, it may report
+    that the database is damaged.
     """
     if isinstance(error, PerdureError) or not isinstance(error, apsw.Error):
         return error
+    if files is not None and isinstance(error, OF_FILES) and (change := files.change()) is not None:
+        return change
     if isinstance(error, (apsw.IOError, apsw.CantOpenError)) and (
         getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE or system_errno in FULL
     ):

@@ -30,7 +30,7 @@ def identity_of(path: Path | str) -> Identity | None:
 class OpenedFiles:
     """The files of one store, as they were opened."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         self._path = str(path)
         self._identities = {self._path: identity_of(path)}
 
@@ -40,12 +40,21 @@ class OpenedFiles:
 
     def check(self) -> None:
         """Refuse to continue if a path does not name the file that was opened."""
+        if (change := self.change()) is not None:
+            raise change
+
+    def change(self) -> StoreUnavailable | None:
+        """The error for a path that does not name the file that was opened; None if there is none.
+
+        SQLite may take such files for damaged ones.
+        """
         for path, opened in self._identities.items():
-            if identity_of(path) != opened:
-                raise StoreUnavailable(
+            if opened is None or identity_of(path) != opened:
+                return StoreUnavailable(
                     f"The file {path} was replaced, moved or removed while it was open; nothing was written.",
                     hint="Put it back, or end this process and start it again.",
                 )
+        return None
 
     def may_remove_wal(self) -> bool:
         """Whether none of the paths names a file of others: closing would remove the WAL, with commits of theirs."""
