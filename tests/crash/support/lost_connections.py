@@ -32,8 +32,10 @@ QUICK = "?options=-c%20lock_timeout%3D300ms%20-c%20statement_timeout%3D5s"
 class ProxiedSession:
     """A session on PostgreSQL whose holder reaches the server through a proxy."""
 
-    def __init__(self, url: str, patience: float, options: str = "", stall_limit: float = 45.0) -> None:
-        self.proxy = Proxy(url)
+    def __init__(
+        self, url: str, patience: float, options: str = "", stall_limit: float = 45.0, proxy: type[Any] = Proxy
+    ) -> None:
+        self.proxy = proxy(url)
         self.proxy.__enter__()
         self.direct = psycopg.connect(url, autocommit=True)
         database = PostgreSQL(
@@ -82,7 +84,12 @@ class ProxiedSession:
         return int(self.direct.execute(question).fetchall()[0][0])
 
     def blocked(self) -> bool:
-        question = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        """Whether a statement waits for a transaction that waits for its client: a commit is under way."""
+        question = """
+            select count(*) from pg_stat_activity as waiting
+            join pg_stat_activity as silent on silent.pid = any(pg_blocking_pids(waiting.pid))
+            where silent.datname = current_database() and silent.wait_event = 'ClientRead'
+        """
         return bool(self.direct.execute(question).fetchall()[0][0])
 
 
@@ -119,7 +126,7 @@ def answer_of(write: Callable[[], Any]) -> Any:
 def cut(channel: Channel, *, url: str, mode: ProxyMode, work: str, plant: str | None = None) -> list[str]:
     """The connection is cut around the commit. The move is there once, with the answer it would have without a cut."""
     planted_bugs.plant(plant)
-    proxied = ProxiedSession(url, patience=20)
+    proxied = ProxiedSession(url, patience=60)
     make, match = WORKS[work]
     proxied.proxy.arm(mode, match=match)
     answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
@@ -130,7 +137,7 @@ def cut(channel: Channel, *, url: str, mode: ProxyMode, work: str, plant: str | 
 def late_under_the_lock(channel: Channel, *, url: str, plant: str | None = None) -> list[str]:
     """The client is cut with its COMMIT under way, checks, and must wait for the row until the commit has landed."""
     planted_bugs.plant(plant)
-    proxied = ProxiedSession(url, patience=20)
+    proxied = ProxiedSession(url, patience=60)
     proxied.proxy.arm("cut_late_commit")
 
     def heal() -> None:
@@ -148,7 +155,7 @@ def late_under_the_lock(channel: Channel, *, url: str, plant: str | None = None)
 def late_before_the_retry(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
     """The hot statement itself is late: the row is not locked, and it lands after the check and before the retry."""
     planted_bugs.plant(plant)
-    proxied = ProxiedSession(url, patience=20)
+    proxied = ProxiedSession(url, patience=60)
     make, match = WORKS[work]
 
     def heal(name: str) -> None:
@@ -170,7 +177,7 @@ def late_before_the_retry(channel: Channel, *, url: str, work: str, plant: str |
 def late_after_the_retry(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
     """The same, but it lands after the retry: it must have no effect then."""
     planted_bugs.plant(plant)
-    proxied = ProxiedSession(url, patience=20)
+    proxied = ProxiedSession(url, patience=60)
     make, match = WORKS[work]
     proxied.proxy.arm("cut_late_commit", match=match)
     answer = answer_of(lambda: proxied.store.write_now(make(proxied)))

@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 import apsw
+import psycopg
 
 from perdure.artifacts import directory
 from perdure.store.databases.postgres.connection import Connection
@@ -83,6 +84,13 @@ def savepoint_failure_ignored() -> None:
     mock.patch.object(SQLiteEngine, "rollback_to_savepoint", rollback).start()
 
 
+def every_error_an_answer() -> None:
+    """An error of the driver is taken for an answer of the server."""
+    for module in ("connection", "errors", "history", "migrator", "pipeline"):
+        name = f"perdure.store.databases.postgres.{module}.is_answer"
+        mock.patch(name, lambda error: isinstance(error, psycopg.Error)).start()
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "no sync": synchronous("OFF"),
     "normal sync": synchronous("NORMAL"),
@@ -90,6 +98,7 @@ PLANTS: dict[str, Callable[[], None]] = {
     "chain not advanced": chain_not_advanced,
     "guessed as done": guessed(True),
     "guessed as not done": guessed(False),
+    "every error an answer": every_error_an_answer,
     "index before bytes": index_before_bytes,
     "savepoint failure ignored": savepoint_failure_ignored,
 }

@@ -207,10 +207,14 @@ def _other_timeline(tx: StoreTransaction) -> str | None:
     """How the server's history differs from the one that the store was last used with; None if it does not."""
     import psycopg
 
+    from perdure.store.databases.postgres.errors import is_answer
+
     known = meta.get(tx, restore.TIMELINE)
     try:
         (now,) = tx.one("restore.timeline") or (None,)
-    except psycopg.Error:  # a standby, a server that hides it, or a role without the permission
+    except psycopg.Error as error:  # a standby, a server that hides it, or a role without the permission
+        if not is_answer(error):
+            raise
         return None
     return None if known is None or now is None or known == now else f"{known} became {now}"
 

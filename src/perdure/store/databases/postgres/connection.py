@@ -12,6 +12,8 @@ begins, so it may still be in transit during the search, and could be executed b
 Under the lock it is executed before the search and is found, or after the second try, whose new cursor its guard does
 not match.
 
+An error that is no answer of the server (`errors.is_answer`) loses the connection too: the next answer could belong to
+another statement. Until the search for an earlier try is over, an error of any kind leaves its outcome unknown.
 A connection is closed when it is silent for too long while a statement waits: a server or network that is gone is
 detected by the kernel (keepalives, `tcp_user_timeout`), and one that acknowledges packets without an answer, such as a
 stopped proxy, by the `StallWatch` of `stall.py`.
@@ -28,7 +30,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -36,9 +39,10 @@ from psycopg import errors
 
 from perdure import faults, process
 from perdure.domain.restore import LossUnknown
-from perdure.errors import CommitUnknown, LeaseLost, StoreUnavailable
+from perdure.errors import CommitUnknown, LeaseLost, StoreError, StoreUnavailable
 from perdure.store import failover, migrate
 from perdure.store.databases.postgres.connection_settings import connect
+from perdure.store.databases.postgres.errors import OF_CONNECTION, ROLLED_BACK, ConnectionLost, is_answer
 from perdure.store.databases.postgres.history import ANOTHER_SERVER, ServerIdentity, is_warning
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.postgres.pipeline import StatementPipeline
@@ -50,18 +54,9 @@ if TYPE_CHECKING:
     from perdure.store.databases.postgres.database import PostgreSQL
 
 logger = logging.getLogger(__name__)
-ROLLED_BACK = (errors.SerializationFailure, errors.DeadlockDetected)  # reported by the server: nothing was committed
 READ_ATTEMPTS = 5
 On = TypeVar("On")
 Tx = TypeVar("Tx", bound=PostgresTransaction)
-
-
-class ConnectionLost(Exception):
-    """The connection was lost; `sent` is the try whose COMMIT had been sent, if any."""
-
-    def __init__(self, sent: PostgresTransaction | None, cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.sent = sent
 
 
 class Connection:
@@ -137,23 +132,28 @@ class Connection:
         until = time.monotonic() + self._server.patience
         for left in reversed(range(READ_ATTEMPTS)):
             try:
-                db = self._within(until, self.db)
+                self._within(until, self.db)
                 self._waits()
-                try:
-                    self._pipeline.begin_read()
-                    return move.run(self._transaction(PipelinedTransaction, self._pipeline, move))
-                finally:
-                    if not db.closed:
-                        self._pipeline.roll_back()
-            except psycopg.DatabaseError as error:
-                replaced = error.sqlstate == ANOTHER_SERVER
-                if not left or not (self._gone() or replaced or isinstance(error, ROLLED_BACK)):
-                    raise
-                if replaced:
+                return self._read(move)
+            except psycopg.Error as error:
+                if lost := self._is_lost(error) or error.sqlstate == ANOTHER_SERVER:
                     self.close()
+                if not left or not (lost or isinstance(error, ROLLED_BACK)):
+                    raise
             finally:
                 self._server.stall_watch.forget(self)
         raise AssertionError
+
+    def _read(self, move: Move[Any]) -> Any:
+        try:
+            self._pipeline.begin_read()
+            result = move.run(self._transaction(PipelinedTransaction, self._pipeline, move))
+        except BaseException as error:
+            if not self._is_lost(error):
+                self._roll_back(self._pipeline)
+            raise
+        self._pipeline.roll_back()
+        return result
 
     def write(self, move: Move[Any]) -> Any:
         """Commit a move, even if the connection is lost meanwhile."""
@@ -161,7 +161,8 @@ class Connection:
         unsure: list[PostgresTransaction] = []
         while True:
             try:
-                self._within(until, self._registered)
+                with self._unsettled(unsure):
+                    self._within(until, self._registered)
                 tx = self._try(move, unsure)
                 self._note(tx)
             except ROLLED_BACK as error:
@@ -178,8 +179,9 @@ class Connection:
                 if time.monotonic() > until:
                     raise LeaseLost(str(error)) from error
                 time.sleep(0.1)
-            except psycopg.DatabaseError:
-                migrate.check(*PostgresMigrator(self.db()).version(), migrate.known())  # the likely cause, if it fails
+            except psycopg.DatabaseError as error:
+                if is_answer(error):
+                    migrate.check(*PostgresMigrator(self.db()).version(), migrate.known())  # the likely cause
                 raise
             else:
                 for callback in tx.after_commit:
@@ -202,9 +204,7 @@ class Connection:
     def _give_up_after(self, until: float, unsure: list[PostgresTransaction], error: BaseException) -> None:
         if time.monotonic() > until:
             if unsure:
-                raise CommitUnknown(
-                    "A commit was sent, and PostgreSQL cannot be reached to check its outcome."
-                ) from error
+                raise CommitUnknown("A commit was sent, and PostgreSQL cannot be reached to check it.") from error
             raise StoreUnavailable(f"PostgreSQL failed repeatedly: {error}.") from error
         time.sleep(0.02)
 
@@ -220,11 +220,23 @@ class Connection:
         while True:
             try:
                 return connect()
-            except (StoreUnavailable, psycopg.OperationalError):
+            except (StoreUnavailable, psycopg.Error) as error:
+                if is_answer(error) and not isinstance(error, psycopg.OperationalError):
+                    raise
                 self.close()
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.05)
+
+    @contextmanager
+    def _unsettled(self, unsure: list[PostgresTransaction]) -> Iterator[None]:
+        """Before these tries are searched for: an error of any kind leaves their outcome unknown."""
+        try:
+            yield
+        except (psycopg.Error, StoreError) as error:
+            if unsure:
+                raise ConnectionLost(None, error) from error
+            raise
 
     def _transaction(self, kind: Callable[[On, int, str, int], Tx], on: On, move: Move[Any]) -> Tx:
         tx = kind(on, self._server.clock.now(), move.id, self._server.restore_epoch)
@@ -253,8 +265,8 @@ class Connection:
         faults.point("commit.before")
         try:
             made = ready.attempt(tx)
-        except psycopg.OperationalError as error:
-            if self._gone():
+        except Exception as error:
+            if self._is_lost(error):
                 raise ConnectionLost(tx, error) from error
             raise
         faults.point("commit.after")
@@ -267,7 +279,9 @@ class Connection:
         try:
             tx.pipeline.begin()
             faults.point("move.before")
-            if (held := self._which_holds(tx, unsure)) is None:
+            with self._unsettled(unsure):
+                held = self._which_holds(tx, unsure)
+            if held is None:
                 tx.result = move.run(tx)
                 faults.point("move.after")
                 if not tx.wrote:
@@ -281,7 +295,7 @@ class Connection:
             tx.synchronous = tx.pipeline.commit()
             faults.point("commit.after")
         except BaseException as error:
-            if isinstance(error, psycopg.OperationalError) and self._gone():
+            if self._is_lost(error):
                 raise ConnectionLost(sent, error) from error
             self._roll_back(tx.pipeline)
             if getattr(error, "sqlstate", None) == ANOTHER_SERVER:
@@ -297,8 +311,9 @@ class Connection:
         except psycopg.Error:  # the server rolls back when the connection is closed
             self.close()
 
-    def _gone(self) -> bool:
-        return self._db is None or self._db.closed or self._db.broken
+    def _is_lost(self, error: BaseException) -> bool:
+        """Whether this error has ended the connection. A user's function may raise one of another connection."""
+        return isinstance(error, OF_CONNECTION) and (self._db is None or self._db.closed)
 
     def _which_holds(self, tx: PostgresTransaction, unsure: list[PostgresTransaction]) -> PostgresTransaction | None:
         """The earlier try that is committed, if any. Locking the row waits for one that is still being committed.

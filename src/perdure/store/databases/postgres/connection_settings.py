@@ -55,21 +55,31 @@ def connect(url: str) -> psycopg.Connection[Row]:
             )
         kind = PooledConnection if address.pooled else psycopg.Connection[Row]
         db = kind.connect(**(defaults | given), autocommit=True)
-        leave_to_parent(db.fileno())  # a forked child that closed it would end the session for its parent
-        db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`
-        if address.pooled:
-            db.prepare_threshold = None  # no statement is prepared
-        elif db.info.server_version >= 170000 and "transaction_timeout" not in str(given["options"]):
-            db.execute("SET transaction_timeout = 0")  # older servers would refuse it as an option
+        with closing_on_error(db):
+            leave_to_parent(db.fileno())  # a forked child that closed it would end the session for its parent
+            db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`
+            if address.pooled:
+                db.prepare_threshold = None  # no statement is prepared
+            elif db.info.server_version >= 170000 and "transaction_timeout" not in str(given["options"]):
+                db.execute("SET transaction_timeout = 0")  # older servers would refuse it as an option
         return db
     except psycopg.ProgrammingError as error:
         raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         reason = str(error).strip().splitlines()[0].removeprefix("connection failed: ").rstrip(".")
         hint = (
             f"A pooler in transaction mode needs {POOLER}=transaction in the address." if "startup" in reason else None
         )
         raise StoreUnavailable(f"PostgreSQL cannot be reached: {reason}.", hint=hint) from error
+
+
+@contextmanager
+def closing_on_error(db: psycopg.Connection[Row]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
 
 
 def connect_direct(url: str) -> psycopg.Connection[Row]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg import errors
 
 from perdure.clock import Clock, ServerClock
 from perdure.errors import SchemaMismatch
@@ -77,7 +76,7 @@ class PostgreSQL:
                 tx = PostgresTransaction(db, 0, "open", 0)
                 self.identity = f"db:{meta.session_user(tx)}"
                 return meta.get(tx, "store_id") or ""
-            except errors.InsufficientPrivilege as error:
+            except psycopg.Error as error:
                 raise translate(error) from error
 
     @property

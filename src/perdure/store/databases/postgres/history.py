@@ -24,6 +24,7 @@ from perdure.ids import host
 from perdure.store import failover
 from perdure.store.databases.postgres.acknowledgments import Acknowledgments
 from perdure.store.databases.postgres.connection_settings import connect, limited_transaction
+from perdure.store.databases.postgres.errors import is_answer
 from perdure.store.databases.postgres.migrator import PostgresTransaction
 from perdure.store.databases.postgres.pipeline import waits_for_standby
 from perdure.store.move import Row
@@ -221,8 +222,8 @@ def _identify(db: psycopg.Connection[Row]) -> tuple[ServerIdentity, str | None, 
             (timeline,) = tx.one("restore.timeline") or ("",)
     except errors.ObjectNotInPrerequisiteState as error:
         raise StoreUnavailable("This PostgreSQL server is a standby and accepts no writes.") from error
-    except psycopg.Error:  # a server that hides it, or a role that may not ask
-        if db.closed:
+    except psycopg.Error as error:  # a server that hides it, or a role that may not ask
+        if db.closed or not is_answer(error):
             raise
         timeline = ""
     (started,) = tx.one("meta.started") or (0,)

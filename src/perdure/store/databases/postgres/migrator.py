@@ -18,6 +18,7 @@ from perdure import faults
 from perdure.errors import ConfigError, Conflict
 from perdure.store import migrate, rights
 from perdure.store.databases.postgres import roles
+from perdure.store.databases.postgres.errors import is_answer
 from perdure.store.move import Row, StoreTransaction
 from perdure.store.moves import meta
 from perdure.store.statements import load
@@ -39,7 +40,7 @@ class PostgresTransaction(StoreTransaction):
 
     def __init__(self, db: psycopg.Connection[Row], now: int, move_id: str, restore_epoch: int) -> None:
         super().__init__(now, move_id, restore_epoch)
-        self._db = db
+        self._db = self._connection = db
         self._sql = load("postgres")
         self.result: Any = None
         self.synchronous = False  # whether a standby has it too, known when it is committed
@@ -70,6 +71,10 @@ class PostgresTransaction(StoreTransaction):
             raise Conflict(f"The database refused this: {error}.") from error
         except (psycopg.ProgrammingError, psycopg.DataError) as error:
             raise ConfigError(f"The statement cannot be run: {error}.") from error
+        except psycopg.Error as error:
+            if not is_answer(error):  # its caller may catch the error, and must not continue on this connection
+                self._connection.close()
+            raise
 
     def one(self, name: str, /, **values: Any) -> Row | None:
         self.waits()

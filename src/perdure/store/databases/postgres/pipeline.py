@@ -29,9 +29,11 @@ from psycopg import errors
 from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGresult
 
+from perdure.errors import ConfigError
 from perdure.ids import digest
 from perdure.store import migrate
 from perdure.store.databases.postgres.connection_settings import PooledConnection, limits_of
+from perdure.store.databases.postgres.errors import InStep, is_answer
 from perdure.store.move import Row
 from perdure.store.statements import load
 
@@ -39,6 +41,7 @@ UNKNOWN, BIGINT, TEXT, BINARY = 0, 20, 25, 1
 READERS: dict[int, Callable[[bytes], Any]] = {
     16: lambda value: value == b"t", 20: int, 21: int, 23: int, 1700: int,  # numeric: a sum of integers
 }  # fmt: skip
+UNDERSTOOD = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 TEXTS = frozenset({TEXT, 19, 2278, 3220})  # name, void, position in the log
 Key = tuple[str, tuple[int, ...]]
 
@@ -56,6 +59,7 @@ class StatementPipeline:
         self._pooled = isinstance(db, PooledConnection)
         self._limits = limits_of(db).encode()
         self._libpq = db.pgconn
+        self._in_step = InStep(db)
         self._in_pipeline = False
         self._prepared: set[Key] = set()
         self._unread: list[Key | None] = []  # what was sent and is not answered: a key where it is only prepared
@@ -86,15 +90,21 @@ class StatementPipeline:
         return is_synchronous(self._commit()[-2])
 
     def _commit(self) -> list[PGresult]:
-        self._control(b"COMMIT")
-        answers = self._settle()
-        if not answers or answers[-1].command_status != b"COMMIT":  # an earlier error was ignored
-            raise errors.InFailedSqlTransaction("the transaction had failed and was rolled back")
-        return answers
+        with self._in_step:
+            self._control(b"COMMIT")
+            answers = self._settle()
+            if answers[-1].command_status == b"ROLLBACK":  # an earlier error was ignored
+                raise errors.InFailedSqlTransaction("the transaction had failed and was rolled back")
+            if answers[-1].command_status != b"COMMIT":
+                raise out_of_step("the answer to COMMIT is missing")
+            return answers
 
     def roll_back(self) -> None:
-        with suppress(psycopg.DatabaseError):
+        try:
             self.settle()
+        except psycopg.Error as error:
+            if not is_answer(error):
+                raise
         self._control(b"ROLLBACK")
         self.settle()
 
@@ -103,19 +113,21 @@ class StatementPipeline:
         if self._pooled:
             return self._run_pooled(name, values)
         key, bound = bind(name, values)
-        if key not in self._prepared:
-            self._check(self._libpq.prepare(_prepared_name(key), numbered_statement(name)[0], key[1]))
-            self._prepared.add(key)
-        answer = self._libpq.exec_prepared(_prepared_name(key), bound, [BINARY] * len(bound))  # type: ignore[arg-type]
-        self._check(answer)
-        return answer
+        prepared = _prepared_name(key)
+        with self._in_step:
+            if key not in self._prepared:
+                self._check(self._libpq.prepare(prepared, numbered_statement(name)[0], key[1]))
+                self._prepared.add(key)
+            answer = self._libpq.exec_prepared(prepared, bound, [BINARY] * len(bound))  # type: ignore[arg-type]
+            self._check(answer)
+            return answer
 
     def _run_pooled(self, name: str, values: Mapping[str, Any]) -> PGresult:
         try:
             self._begin()
             self.send(name, values)
             return self._commit()[-2]
-        except psycopg.DatabaseError:
+        except Exception:
             with suppress(psycopg.Error):
                 self.roll_back()
             raise
@@ -123,16 +135,17 @@ class StatementPipeline:
     def send(self, name: str, values: Mapping[str, Any]) -> None:
         """Add a statement to the pipeline."""
         key, bound = bind(name, values)
-        self._enter()
-        if self._pooled:
-            self._libpq.send_query_params(numbered_statement(name)[0], bound, key[1], [BINARY] * len(bound))
+        with self._in_step:
+            self._enter()
+            if self._pooled:
+                self._libpq.send_query_params(numbered_statement(name)[0], bound, key[1], [BINARY] * len(bound))
+                self._unread.append(None)
+                return
+            if key not in self._prepared and key not in self._unread:
+                self._libpq.send_prepare(_prepared_name(key), numbered_statement(name)[0], key[1])
+                self._unread.append(key)
+            self._libpq.send_query_prepared(_prepared_name(key), bound, [BINARY] * len(bound))
             self._unread.append(None)
-            return
-        if key not in self._prepared and key not in self._unread:
-            self._libpq.send_prepare(_prepared_name(key), numbered_statement(name)[0], key[1])
-            self._unread.append(key)
-        self._libpq.send_query_prepared(_prepared_name(key), bound, [BINARY] * len(bound))
-        self._unread.append(None)
 
     def ask(self, name: str, values: Mapping[str, Any]) -> PGresult:
         """Add a statement to the pipeline, and wait for its answer and all before it."""
@@ -157,30 +170,37 @@ class StatementPipeline:
     def _settle(self) -> list[PGresult]:
         if not self._in_pipeline:
             return []
-        self._libpq.pipeline_sync()
-        self._flush()
-        answers = self._answers()
-        for key, answer in zip(self._unread, answers, strict=False):
-            if key is not None and answer.status == ExecStatus.COMMAND_OK:
-                self._prepared.add(key)
-        self._unread.clear()
-        self._libpq.exit_pipeline_mode()
-        self._in_pipeline = False
-        for answer in answers:
-            self._check(answer)
-        return answers
+        with self._in_step:
+            self._libpq.pipeline_sync()
+            self._flush()
+            answers = self._answers()
+            if len(answers) != len(self._unread):
+                raise out_of_step(f"{len(self._unread)} statements were answered {len(answers)} times")
+            for key, answer in zip(self._unread, answers, strict=True):
+                if key is not None and answer.status == ExecStatus.COMMAND_OK:
+                    self._prepared.add(key)
+            self._unread.clear()
+            self._libpq.exit_pipeline_mode()
+            self._in_pipeline = False
+            for answer in answers:
+                self._check(answer)
+            return answers
 
     def _check(self, answer: PGresult | None) -> None:
         """Raise the error of an answer, or of a lost connection."""
         if self._libpq.status == ConnStatus.BAD:
             raise psycopg.OperationalError(self._libpq.get_error_message())
-        if answer is not None and answer.status == ExecStatus.FATAL_ERROR:
+        if answer is None or answer.status in UNDERSTOOD:
+            return
+        if answer.status == ExecStatus.FATAL_ERROR:
             raise errors.error_from_result(answer)
+        raise out_of_step(f"the status of an answer is {answer.status}")
 
     def _control(self, statement: bytes) -> None:
-        self._enter()
-        self._libpq.send_query_params(statement, None)
-        self._unread.append(None)
+        with self._in_step:
+            self._enter()
+            self._libpq.send_query_params(statement, None)
+            self._unread.append(None)
 
     def _enter(self) -> None:
         if not self._in_pipeline:
@@ -269,4 +289,9 @@ def _binary(value: int) -> bytes:
     try:
         return _pack(value)
     except struct.error:
-        raise psycopg.DataError(f"{value} does not fit into 64 bits") from None
+        raise ConfigError(f"The database cannot hold this: {value} does not fit into 64 bits.") from None
+
+
+def out_of_step(what: str) -> psycopg.OperationalError:
+    """The answers do not belong to the statements any more: an error that proves nothing, like a lost connection."""
+    return psycopg.OperationalError(f"the connection is out of step: {what}")
