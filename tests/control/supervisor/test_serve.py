@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.proxy import wait_until
-from tests.control.supervisor.support.deployment import APP, COMMAND, Deployment
+from tests.control.supervisor.support.deployment import APP, COMMAND, PATIENCE, Deployment
 from tests.control.supervisor.support.served_programs import served_stages, served_trouble
 from tests.control.supervisor.test_supervisor import is_running
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-@pytest.mark.slow
+
 @pytest.mark.databases("sqlite", "postgres")
 async def test_sessions_survive_the_death_of_a_worker_and_of_the_supervisor(deployment: Deployment) -> None:
     folder = str(deployment.folder)
@@ -26,17 +26,17 @@ async def test_sessions_survive_the_death_of_a_worker_and_of_the_supervisor(depl
     for id in gates:
         deployment.until_exists(f"{id}-waits")
 
-    holder = deployment.kill_worker_of("a")  # its lease lasts five minutes, but its process is known to be dead
-    wait_until(lambda: deployment.session("a").lease_holder not in (None, holder), "another worker has taken it")
+    holder = deployment.kill_worker_of("a")  # its lease lasts an hour, but its process is known to be dead
+    deployment.until(lambda: deployment.session("a").lease_holder not in (None, holder), "another worker has taken it")
     (deployment.folder / "go-a").touch()
     deployment.until_status("a", "done")
-    wait_until(lambda: sum(one.restarts for one in deployment.processes()) == 1, "the worker was restarted")
+    deployment.until(lambda: sum(one.restarts for one in deployment.processes()) == 1, "the worker was restarted")
 
     before = deployment.until_served()
     served.kill()
     served.wait()
-    wait_until(lambda: not any(is_running(one.pid or 0) for one in before), "every process has died")
-    wait_until(lambda: {one.state for one in deployment.processes()} == {"dead"}, "all of them are shown as dead")
+    deployment.until(lambda: not any(is_running(one.pid or 0) for one in before), "every process has died")
+    deployment.until(lambda: {one.state for one in deployment.processes()} == {"dead"}, "all of them are shown as dead")
 
     again = deployment.start("serve", "--workers", "1")
     (deployment.folder / "go-b").touch()
@@ -44,19 +44,18 @@ async def test_sessions_survive_the_death_of_a_worker_and_of_the_supervisor(depl
         deployment.until_status(id, "done")
     assert deployment.lines() == [f"{id} {number}" for id in gates for number in (1, 2)]
     again.terminate()
-    assert again.wait(60) == 0
+    assert again.wait(PATIENCE) == 0
     assert [one.state for one in deployment.processes() if one.state != "dead"] == []
 
 
-@pytest.mark.slow
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize(("code", "said"), [("import os; os._exit(3)", "exit code 3"), ("1 / 0", "exit code 2")])
 def test_workers_that_cannot_start_end_the_tree(code: str, said: str, deployment: Deployment) -> None:
     (deployment.folder / "broken.py").write_text(code)
     served = deployment.start("serve", "--workers", "1", "--restarts", "1", "--app", "broken.py")
-    assert served.wait(120) == (1 if said == "exit code 3" else 2)
+    assert served.wait(PATIENCE) == (1 if said == "exit code 3" else 2)
     assert f"error: Everything was stopped: worker-1 ended with {said}" in deployment.log
-    wait_until(lambda: not _children_of(served.pid), "no process is left")
+    deployment.until(lambda: not _children_of(served.pid), "no process is left")
 
 
 def _children_of(pid: int) -> list[str]:
@@ -66,7 +65,6 @@ def _children_of(pid: int) -> list[str]:
         return []
 
 
-@pytest.mark.slow
 @pytest.mark.databases("sqlite")
 async def test_trouble_of_one_isolated_session_takes_no_other_along(deployment: Deployment) -> None:
     folder = str(deployment.folder)
@@ -89,10 +87,9 @@ async def test_trouble_of_one_isolated_session_takes_no_other_along(deployment: 
     (deployment.folder / "mended").touch()
     deployment.until_status("block", "done")
     worker.terminate()
-    assert worker.wait(60) == 0
+    assert worker.wait(PATIENCE) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgres")
 def test_detached_session_is_left_to_a_worker_that_takes_it(deployment: Deployment) -> None:
     (deployment.folder / "go").touch()
@@ -106,7 +103,7 @@ def test_detached_session_is_left_to_a_worker_that_takes_it(deployment: Deployme
         return dict(json.loads(printed))
 
     worker = deployment.start("worker", "--queues", "default")
-    wait_until(lambda: [one.state for one in deployment.processes()] == ["running"], "the worker runs")
+    deployment.until(lambda: [one.state for one in deployment.processes()] == ["running"], "the worker runs")
     served = start("a")
     assert (served["worker"], served["served_by"].endswith(f":{worker.pid}")) == (None, True)
     other_queue, other_code = start("b", "--queue", "night"), start("c", "--app", APP, "--app", "other.py")
@@ -114,6 +111,6 @@ def test_detached_session_is_left_to_a_worker_that_takes_it(deployment: Deployme
     for id in ("a", "b", "c"):
         deployment.until_status(id, "done")
     worker.terminate()
-    assert worker.wait(60) == 0
+    assert worker.wait(PATIENCE) == 0
     assert start("d")["served_by"] is None
     deployment.until_status("d", "done")

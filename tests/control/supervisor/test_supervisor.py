@@ -124,7 +124,37 @@ def test_notifications_reach_a_socket_of_either_kind(kind: str, folder: Path, mo
         notifier.send(READY=1, STATUS="two\nlines")
         assert receiver.recv(1000) == b"READY=1\nSTATUS=two lines"
     assert notifier.watchdog == 3.0
-    notifier.send(READY=1)  # the manager is gone: nothing happens
+    assert not notifier.send(READY=1)  # the manager is gone: nothing happens
+
+
+def test_notification_that_finds_no_place_is_sent_with_the_next() -> None:
+    receiver = NotificationReceiver()
+    notifier = ManagerNotifier(receiver.address, watchdog=60)
+    sent = 1
+    while notifier.send(STATUS=f"line {sent}"):
+        sent += 1
+    assert not notifier.send(READY=1)
+    received = [receiver.receive() for _ in range(sent)]
+    assert [one is None for one in received] == [False] * (sent - 1) + [True]
+    assert notifier.send_sign()
+    found = receiver.receive()
+    assert found is not None
+    assert found.lines == {"STATUS": f"line {sent}", "READY": "1", "WATCHDOG": "1"}
+    assert notifier.send_sign()
+    found = receiver.receive()
+    assert found is not None
+    assert found.lines == {"WATCHDOG": "1"}
+    receiver.close()
+
+
+def test_process_is_ready_although_its_supervisor_stood_still(folder: Path) -> None:
+    with supervisor("crowded", folder) as process:
+        wait_until((folder / "started").exists, "the child has started", 60)
+        process.send_signal(signal.SIGSTOP)
+        (folder / "stopped").touch()
+        wait_until((folder / "crowded").exists, "the child has sent more than the socket keeps", 60)
+        process.send_signal(signal.SIGCONT)
+        wait_until((folder / "running").exists, "the supervisor knows that the child is ready", 60)
 
 
 def test_watchdog_of_another_process_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from perdure.control.supervisor.specification import GIVEN_BACK
-from perdure.testing.proxy import wait_until
-from tests.control.supervisor.support.deployment import Deployment
+from tests.control.supervisor.support.deployment import PATIENCE, Deployment
 from tests.control.supervisor.support.served_programs import served_slow_act, served_stages, served_trouble
 
-pytestmark = [pytest.mark.slow, pytest.mark.databases("sqlite")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.databases("sqlite")]
 
 
 def is_draining(deployment: Deployment) -> bool:
@@ -25,10 +24,10 @@ async def test_drained_worker_finishes_its_sessions_and_takes_no_other(deploymen
     worker = deployment.start("worker", "--drain", "300s")
     deployment.until_exists("a-waits")
     worker.terminate()
-    wait_until(lambda: is_draining(deployment), "it drains")
+    deployment.until(lambda: is_draining(deployment), "it drains")
     await deployment.start_sessions(late=served_stages.bind(folder=folder))
     (deployment.folder / "go").touch()
-    assert worker.wait(60) == 0
+    assert worker.wait(PATIENCE) == 0
     assert (deployment.session("a").status, deployment.session("late").status) == ("done", "ready")
 
 
@@ -42,9 +41,9 @@ async def test_drain_past_its_deadline_gives_back_and_loses_no_outcome(deploymen
     deployment.until_status("a", "ready")  # given back, while the act of the other is awaited
     assert worker.poll() is None
     (deployment.folder / "act").touch()
-    assert worker.wait(60) == GIVEN_BACK
+    assert worker.wait(PATIENCE) == GIVEN_BACK
     (deployment.folder / "go").touch()
-    assert deployment.start("worker", "--idle", "0.1").wait(60) == 0
+    assert deployment.start("worker", "--idle", "0.1").wait(PATIENCE) == 0
     assert (deployment.session("a").status, deployment.session("slow").status) == ("done", "done")
     assert deployment.lines() == ["a 1", "a 2", "slow"]
 
@@ -54,9 +53,9 @@ async def test_second_signal_gives_back_at_once(deployment: Deployment) -> None:
     worker = deployment.start("worker", "--drain", "300s")
     deployment.until_exists("a-waits")
     worker.terminate()
-    wait_until(lambda: is_draining(deployment), "it drains")
+    deployment.until(lambda: is_draining(deployment), "it drains")
     worker.terminate()
-    assert worker.wait(60) == GIVEN_BACK
+    assert worker.wait(PATIENCE) == GIVEN_BACK
     assert deployment.session("a").status == "ready"
 
 
@@ -67,7 +66,7 @@ async def test_worker_is_recycled_after_its_sessions_and_notifies_its_manager(
     await deployment.start_sessions(**{id: served_stages.bind(folder=str(folder)) for id in ("a", "b")})
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
-        manager.settimeout(60)
+        manager.settimeout(PATIENCE)
         deployment.environment |= {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "200000"}
         worker = deployment.start("worker", "--concurrency", "1", "--recycle-sessions", "1")
         assert manager.recv(1000).decode().endswith("\nREADY=1")
@@ -75,7 +74,7 @@ async def test_worker_is_recycled_after_its_sessions_and_notifies_its_manager(
         while said == b"WATCHDOG=1":
             said = manager.recv(1000)
         assert said.startswith(b"STOPPING=1\nSTATUS=draining")
-        assert worker.wait(60) == 0
+        assert worker.wait(PATIENCE) == 0
     assert sorted(deployment.session(id).status for id in ("a", "b")) == ["done", "ready"]
 
 
@@ -83,7 +82,7 @@ async def test_worker_is_recycled_after_its_sessions_and_notifies_its_manager(
 async def test_session_that_blocks_its_worker_does_not_hold_back_the_others(end: str, deployment: Deployment) -> None:
     folder = str(deployment.folder)
     await deployment.start_sessions(a=served_stages.bind(folder=folder), slow=served_slow_act.bind(folder=folder))
-    worker = deployment.start("worker", "--hang", "400ms" if end == "exits" else "1s")
+    worker = deployment.start("worker", "--hang", "400ms" if end == "exits" else "5s")
     deployment.until_exists("a-waits")
     deployment.until_exists("acting")
     await deployment.start_sessions(block=served_trouble.bind(folder=folder, kind="block"))
@@ -93,12 +92,12 @@ async def test_session_that_blocks_its_worker_does_not_hold_back_the_others(end:
     (deployment.folder / "act").touch()
     deployment.until_status("slow", "ready")
     if end == "exits":
-        assert worker.wait(60) == 70
+        assert worker.wait(PATIENCE) == 70
     assert "session block has blocked the event loop" in deployment.log
     for name in ("go", "mended"):
         (deployment.folder / name).touch()
     if end == "exits":
-        assert deployment.start("worker", "--idle", "0.1").wait(60) == 0
+        assert deployment.start("worker", "--idle", "0.1").wait(PATIENCE) == 0
     for id in ("a", "slow", "block"):
         deployment.until_status(id, "done")
     assert deployment.lines() == ["a 1", "a 2", "slow"]
@@ -107,17 +106,17 @@ async def test_session_that_blocks_its_worker_does_not_hold_back_the_others(end:
 def test_service_gives_signs_of_life(deployment: Deployment, folder: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
-        manager.settimeout(60)
+        manager.settimeout(PATIENCE)
         deployment.environment |= {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "200000"}
         service = deployment.start("service", "timers")
         assert manager.recv(1000).decode().endswith("\nREADY=1")
         assert [manager.recv(1000) for _ in range(3)] == [b"WATCHDOG=1"] * 3
         service.terminate()
-        assert service.wait(60) == 0
+        assert service.wait(PATIENCE) == 0
 
 
 async def test_supervised_worker_drains_when_a_program_interrupts_it(deployment: Deployment) -> None:
     await deployment.start_sessions(a=served_trouble.bind(folder=str(deployment.folder), kind="interrupt"))
     worker = deployment.start("worker", "--parent", "w-0")
-    assert worker.wait(60) == 0  # otherwise the worker fails, and the session ends one worker after another
+    assert worker.wait(PATIENCE) == 0  # otherwise the worker fails, and the session ends one worker after another
     assert deployment.session("a").status == "done"

@@ -17,6 +17,8 @@ from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.registry import run_service
 
 logger = logging.getLogger(__name__)
+LONGEST_PAUSE = 5.0  # seconds between two looks for what could not be sent
+AGAIN = 1.0  # seconds until it is sent again
 
 
 @command
@@ -72,7 +74,8 @@ def load_programs(shell: Shell) -> None:
 
 
 async def send_signs(notifier: ManagerNotifier) -> None:
-    """Send signs of life while the event loop turns."""
-    while notifier.watchdog is not None:
-        notifier.send(WATCHDOG=1)
-        await asyncio.sleep(notifier.watchdog / 3)
+    """Send signs of life while the event loop turns, and at once again what could not be sent."""
+    pause = LONGEST_PAUSE if notifier.watchdog is None else notifier.watchdog / 3
+    while True:
+        is_sent = notifier.send_sign()
+        await asyncio.sleep(pause if is_sent else min(pause, AGAIN))

@@ -87,8 +87,7 @@ class HangWatch:
             looked_at = now
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._turn)
-            if self._notifier.watchdog is not None:
-                self._notifier.send(WATCHDOG=1)
+            self._notifier.send_sign()
             if self._limit:
                 try:
                     self._judge(now - self._turned_at)

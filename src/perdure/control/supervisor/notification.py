@@ -3,6 +3,9 @@
 A process sends lines such as `READY=1` as one datagram to the unix socket that `NOTIFY_SOCKET` names: to systemd, or to
 a supervisor, which is the same to it. A supervisor receives them from its children; the kernel attests the process that
 sent each one, so no other process can speak for a child.
+
+A socket keeps few datagrams (ten, by the kernel's default). A manager that has no time to read them must not block a
+worker, and must not miss what is sent once, so what found no place is sent again with the next sign of life.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from contextlib import suppress
+import threading
 from typing import NamedTuple
 
 from perdure.clock import SECOND
@@ -19,6 +22,7 @@ SOCKET, WATCHDOG, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID
 WORKER = "X_PERDURE_WORKER"  # the name under which a worker holds leases
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 LONGEST = 65_536
+LONGEST_WAIT = 1.0  # seconds for a place in the socket of the manager
 
 
 class ManagerNotifier:
@@ -27,16 +31,35 @@ class ManagerNotifier:
     def __init__(self, address: str | None, watchdog: float | None = None) -> None:
         self._address = address
         self.watchdog = watchdog  # seconds within which the process manager expects a sign of life
+        self._unsent: dict[str, str | int] = {}
+        self._lock = threading.Lock()
 
-    def send(self, **lines: str | int) -> None:
-        """Send these lines; a manager that cannot be reached is ignored."""
+    def send(self, **lines: str | int) -> bool:
+        """Send these lines, with those that could not be sent before. False: they are kept for the next time."""
         if not self._address:
-            return
-        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        text = "\n".join(f"{name}={value}".replace("\n", " ") for name, value in lines.items())
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.settimeout(1.0)  # a manager whose buffer is full must not block a worker
-            sender.sendto(text.encode(errors="replace"), address)
+            return True
+        with self._lock:
+            self._unsent |= lines
+            is_sent = not self._unsent or self._is_sent(self._address)
+            if is_sent:
+                self._unsent = {}
+            self._unsent.pop("WATCHDOG", None)  # a late sign of life would be wrong
+            return is_sent
+
+    def send_sign(self) -> bool:
+        """Send a sign of life, if the manager expects any, and what could not be sent before."""
+        return self.send(**({} if self.watchdog is None else {"WATCHDOG": 1}))
+
+    def _is_sent(self, address: str) -> bool:
+        name = f"\0{address[1:]}" if address.startswith("@") else address
+        text = "\n".join(f"{name}={value}".replace("\n", " ") for name, value in self._unsent.items())
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.settimeout(LONGEST_WAIT)
+                sender.sendto(text.encode(errors="replace"), name)
+        except OSError:
+            return False
+        return True
 
 
 def take_notifier() -> ManagerNotifier:

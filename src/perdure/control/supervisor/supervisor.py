@@ -198,6 +198,7 @@ class Supervisor:
         while True:
             await self._dirty.wait()
             self._dirty.clear()
+            self._notifier.send()  # what could not be sent before
             report = self.report()
             if report == self._shown:
                 continue

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from perdure.store.store import open_store
 from perdure.testing.proxy import wait_until
 
 APP = str(Path(__file__).with_name("served_programs.py"))
+PATIENCE = 300.0  # seconds: a tree is nine processes, and the machine may be busy with others
 COMMAND = [sys.executable, "-P", "-c", "from perdure.cli import main; main()"]
 
 
@@ -32,7 +34,7 @@ class Deployment:
         self._started: list[subprocess.Popen[str]] = []
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
         self.environment = kept | {
-            "PERDURE_STORE": target, "PERDURE_APP": APP, "PERDURE_BY": "ada", "PERDURE_LEASE": "300s",
+            "PERDURE_STORE": target, "PERDURE_APP": APP, "PERDURE_BY": "ada", "PERDURE_LEASE": "3600s",
             "XDG_RUNTIME_DIR": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder),
         }  # fmt: skip
 
@@ -62,11 +64,19 @@ class Deployment:
     def session(self, id: str) -> SessionRecord:
         return self._store.read_now(session.find, id)
 
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition; if it is not met, tell what runs and what was printed."""
+        try:
+            wait_until(condition, what, PATIENCE)
+        except TimeoutError as error:
+            states = [(one.id, one.state, one.restarts, one.last_exit) for one in self.processes()]
+            raise TimeoutError(f"{error}\n{states}\n{self.log}") from None
+
     def until_status(self, id: str, *statuses: str) -> None:
-        wait_until(lambda: self.session(id).status in statuses, f"session {id} is {statuses}")
+        self.until(lambda: self.session(id).status in statuses, f"session {id} is {statuses}")
 
     def until_exists(self, name: str) -> None:
-        wait_until((self.folder / name).exists, f"{name} exists")
+        self.until((self.folder / name).exists, f"{name} exists")
 
     def lines(self) -> list[str]:
         path = self.folder / "lines"
@@ -94,7 +104,7 @@ class Deployment:
             found[:] = [one for one in self.processes() if one.state != "dead"]
             return len(found) > 1 and {one.state for one in found} == {"running"}
 
-        wait_until(runs, "the tree runs")
+        self.until(runs, "the tree runs")
         return found
 
     def kill_worker_of(self, id: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure.clock import SECOND, SystemClock
 from perdure.control.supervisor.notification import take_notifier
 from perdure.control.supervisor.specification import ChildSpec, GroupSpec, Restart
-from perdure.control.supervisor.supervisor import Supervisor
+from perdure.control.supervisor.supervisor import ChildReport, Supervisor
 
 SUBREAPER = 36
 STUBBORN = """
@@ -39,6 +39,21 @@ notifier.send(WATCHDOG=1)
 pathlib.Path("signed").touch()
 time.sleep(600)
 """
+CROWDING = """
+import pathlib, time
+from perdure.control.supervisor.notification import take_notifier
+notifier = take_notifier()
+pathlib.Path("started").touch()
+while not pathlib.Path("stopped").exists():
+    time.sleep(0.01)
+while notifier.send(STATUS="one of too many"):
+    pass
+notifier.send(READY=1)
+pathlib.Path("crowded").touch()
+while True:
+    notifier.send_sign()
+    time.sleep(0.01)
+"""
 
 
 class SleepingClock(SystemClock):
@@ -64,6 +79,7 @@ TREES = {
     "failing": GroupSpec("root", (shell("a", "echo start >> starts; exit 7"),), restarts=2),
     "missing": GroupSpec("root", (ChildSpec("a", ("/does/not/exist",)),), restarts=1),
     "worker": GroupSpec("root", (ChildSpec("a", (sys.executable, "-c", WORKER), Restart.TEMPORARY),)),
+    "crowded": GroupSpec("root", (ChildSpec("a", (sys.executable, "-c", CROWDING), watchdog=600 * SECOND),)),
     "watched": GroupSpec("root", (watched("silent"), watched("signing"))),
     "orphans": GroupSpec(
         "root", (shell("a", "setsid sleep 0.1 > /dev/null & sleep 0.01; echo x >> starts; exec sleep 600"),)
@@ -75,7 +91,13 @@ async def main(name: str) -> int:
     async def report(worker: str, because: str) -> None:
         print(f"{worker}: {because}")
 
-    supervisor = Supervisor(TREES[name], SleepingClock(), notifier=take_notifier(), worker_ended=report)
+    async def changed(tree: ChildReport) -> None:
+        if tree.state == "running":
+            Path("running").touch()
+
+    supervisor = Supervisor(
+        TREES[name], SleepingClock(), notifier=take_notifier(), changed=changed, worker_ended=report
+    )
     ended = await supervisor.run()
     if name == "watched":
         for id, one in ended.children.items():
