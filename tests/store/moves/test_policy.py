@@ -18,6 +18,7 @@ from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until
+from tests.store.support.locks import is_waited_for
 from tests.store.support.sessions import a_holder, session_of
 
 INTENT = NewEffect(
@@ -222,18 +223,18 @@ def test_a_change_needs_a_reason(because: str) -> None:
 def test_a_dispatch_that_waited_for_a_change_sees_it(target: str, way: str) -> None:
     import psycopg
 
-    with open_store(target) as store, psycopg.connect(target) as change, psycopg.connect(target) as look:
+    with open_store(target) as store, psycopg.connect(target) as change:
         holder = a_holder(store)
         move = WAYS[way](store, holder, under(store))
         change.execute("lock table attempt in share mode")
         change.execute("update policy_fence set fence = 'another'")
         with ThreadPoolExecutor(1) as pool:
             written = pool.submit(store.write_now, move)
-            waiting = "select 1 from pg_locks where not granted"
-            wait_until(lambda: look.execute(waiting).fetchone() is not None, "the dispatch waits for the change")
+            process = change.info.backend_pid
+            wait_until(lambda: is_waited_for(target, process), "the dispatch waits for the change", 60)
             change.commit()
             with pytest.raises(PolicyChanged):
-                written.result(30)
+                written.result(60)
         assert store.read_now(attempts_of, holder.uid, "e-1") == []
 
 
@@ -249,6 +250,20 @@ def test_a_change_waits_for_a_dispatch_that_is_being_committed(target: str) -> N
                 store.write_now(move)
         dispatch.rollback()
         assert store.write_now(move).frozen_by == "ada"
+
+
+@pytest.mark.databases("postgres")
+def test_a_change_waits_for_another_one_without_a_short_limit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg
+
+    monkeypatch.setattr(policy, "FIRST_WAIT", 1)
+    with open_store(target) as store, psycopg.connect(target) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("select * from policy_fence for update")
+        written = pool.submit(store.write_now, policy.freeze(by="ada", because="incident"))
+        process = other.info.backend_pid
+        wait_until(lambda: written.done() or is_waited_for(target, process), "the change waits for the other one", 60)
+        other.rollback()
+        assert written.result(60).frozen_by == "ada"
 
 
 def test_writers_of_policies_get_numbers_of_their_own(store: Store) -> None:

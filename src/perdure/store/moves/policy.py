@@ -130,9 +130,13 @@ def _patience() -> Iterator[int]:
 
 
 def _exclude(tx: StoreTransaction, patience: int) -> PolicyFence:
-    """Keep dispatches out until the transaction ends, and lock the fence."""
+    """Lock the fence, and keep dispatches out until the transaction ends.
+
+    In this order one change waits for another without a short limit, and before it keeps dispatches out.
+    """
+    now = PolicyFence(*(tx.one("policy.lock_fence") or ()))
     tx.exclude_dispatches(patience)
-    return PolicyFence(*(tx.one("policy.lock_fence") or ()))
+    return now
 
 
 def fence(tx: StoreTransaction) -> PolicyFence:
