@@ -23,6 +23,7 @@ from perdure.store.writer.lock import Presence
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
 from tests.store.support import schemas
+from tests.store.support.locks import is_waited_for
 from tests.store.support.process_group import ProcessGroup
 from tests.store.support.schemas import SESSIONS, ask, dialect_of, migrate_to, sessions_in_flight
 from tests.store.support.sessions import TTL, a_holder, a_session
@@ -215,13 +216,13 @@ def test_a_move_that_waited_for_a_migration_sees_what_it_changed(blank: str, kin
         migration.execute("alter table event add column mood text")
         with ThreadPoolExecutor(1) as pool:
             written = pool.submit(store.write_now, WRITES[kind](holder))
-            waiting = "select 1 from pg_locks where not granted"
-            wait_until(lambda: bool(ask(blank, waiting)), "the move waits for the migration's lock")
+            process = migration.info.backend_pid
+            wait_until(lambda: is_waited_for(blank, process), "the move waits for the migration's lock", 60)
             migration.execute("update meta set value = %s where key = 'schema_version'", (str(KNOWN + 1),))
             migration.execute("update meta set value = %s where key = 'compatible_from'", (str(KNOWN + 1),))
             migration.commit()
             with pytest.raises(SchemaMismatch):
-                written.result(30)
+                written.result(60)
     assert ask(blank, "select cursor from session") == [(2,)]
 
 
@@ -246,6 +247,7 @@ def test_a_waiting_migration_does_not_block_readers(blank: str, steps: Path, mon
     import psycopg
 
     monkeypatch.setattr(migrator, "LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(migrator, "ATTEMPTS", 10_000)
     migrate_to(blank, steps, 1)
     migrating = threading.Thread(target=migrate_to, args=(blank, steps))
     with psycopg.connect(blank) as long, psycopg.connect(blank, autocommit=True) as short:
@@ -258,7 +260,7 @@ def test_a_waiting_migration_does_not_block_readers(blank: str, steps: Path, mon
             stood_behind += waits.fetchone() is not None
             short.execute("select count(*) from session")
         assert migrating.is_alive()
-    migrating.join(120)
+    migrating.join(90)
     assert version_of(blank) == 4
 
 

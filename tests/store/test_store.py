@@ -18,6 +18,7 @@ from tests.store.support.sessions import a_session, plain
 
 T = TypeVar("T")
 
+PATIENCE = 60.0  # seconds
 SEVERAL_CONNECTIONS = pytest.mark.databases("sqlite", "postgres")
 
 
@@ -29,7 +30,7 @@ class Pause:
 
     def here(self) -> None:
         self.inside.set()
-        assert self.go_on.wait(120)
+        assert self.go_on.wait(PATIENCE)
 
 
 @contextmanager
@@ -37,10 +38,10 @@ def meanwhile(pause: Pause, work: Callable[[], object]) -> Iterator[None]:
     """Run something in another thread that stays open while the test continues."""
     thread = threading.Thread(target=work)
     thread.start()
-    assert pause.inside.wait(120)
+    assert pause.inside.wait(PATIENCE)
     yield
     pause.go_on.set()
-    thread.join(120)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 
 from perdure.domain.wait import WaitKind
@@ -15,8 +14,10 @@ from perdure.store.moves import queue, wait
 from perdure.store.moves.claim import Claim, ClaimRequest, claim
 from perdure.store.store import Store, open_store
 from perdure.testing.proxy import wait_until
+from tests.store.support.locks import is_waited_for
 from tests.store.support.sessions import TTL, a_session
 
+LIMIT = 90  # seconds
 POSTGRES = pytest.mark.databases("postgres")
 
 
@@ -31,7 +32,9 @@ class OpenClaim(threading.Thread):
     def __init__(self, store: Store, worker: str, hold: threading.Event | None = None) -> None:
         super().__init__(daemon=True)
         self._store, self._hold = store, hold
+        self._target = store.target
         self.is_written = threading.Event()
+        self._process = 0  # of the server
         self._move = claim(request(worker))
         self._run = self._move.run
         self._move.run = self._write_and_wait
@@ -39,18 +42,22 @@ class OpenClaim(threading.Thread):
 
     def _write_and_wait(self, tx: Any) -> Claim:
         found = self._run(tx)
-        tx.one("session.get", uid="none")  # sends what waits to be written
+        ((self._process,),) = tx.execute("select pg_backend_pid()", [])  # sends what waits to be written
         self.is_written.set()
-        if self._hold is not None:
-            self._hold.wait(60)
+        while self._hold is not None and not self._hold.wait(1.0):
+            tx.one("session.get", uid="none")  # the server ends a transaction that is idle for long
         return found
 
     def run(self) -> None:
         self.result = self._store.write_now(self._move)
 
+    def blocks_another(self) -> bool:
+        """Whether another transaction waits for this one."""
+        return is_waited_for(self._target, self._process)
+
     @property
     def uids(self) -> set[str]:
-        self.join(60)
+        self.join(LIMIT)
         assert self.result is not None
         return {holder.uid for holder in self.result.holders}
 
@@ -62,18 +69,12 @@ def first_claim(store: Store, target: str) -> Iterator[tuple[OpenClaim, Store, t
     with open_store(target) as other:
         first = OpenClaim(store, "w-1", release)
         first.start()
-        assert first.is_written.wait(60)
+        assert first.is_written.wait(LIMIT)
         try:
             yield first, other, release
         finally:
             release.set()
-            first.join(60)
-
-
-def waits_for_a_lock(target: str) -> bool:
-    question = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-    with psycopg.connect(target, autocommit=True) as db:
-        return db.execute(question).fetchone() != (0,)
+            first.join(LIMIT)
 
 
 @POSTGRES
@@ -82,10 +83,11 @@ def test_second_claim_skips_what_the_first_has_not_committed(store: Store, targe
     with first_claim(store, target) as (first, other, release):
         second = OpenClaim(other, "w-2")
         second.start()
-        wait_until(lambda: second.result is not None or waits_for_a_lock(target), "the second claim has read")
-        has_waited = second.result is None
+        wait_until(lambda: not second.is_alive() or first.blocks_another(), "the second claim has ended", LIMIT)
+        assert not first.blocks_another()
+        assert (len(second.uids), first.result) == (2, None)
         release.set()
-        assert (first.uids | second.uids, first.uids & second.uids, has_waited) == (made, set(), False)
+        assert (first.uids | second.uids, first.uids & second.uids) == (made, set())
 
 
 @POSTGRES
@@ -96,7 +98,8 @@ def test_second_claim_counts_what_the_first_took_of_a_limit(store: Store, target
     with first_claim(store, target) as (first, other, release):
         second = OpenClaim(other, "w-2")
         second.start()
-        wait_until(lambda: second.is_written.is_set() or waits_for_a_lock(target), "the second claim has counted")
+        wait_until(lambda: not second.is_alive() or first.blocks_another(), "the second claim waits", LIMIT)
+        assert first.blocks_another()
         release.set()
         assert (len(first.uids), second.uids) == (2, set())
 

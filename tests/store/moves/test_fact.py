@@ -11,7 +11,10 @@ from perdure.store.moves import event, fact
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until
+from tests.store.support.locks import is_waited_for
 from tests.store.support.sessions import a_session
+
+PATIENCE = 60.0  # seconds
 
 
 def test_a_fact_is_remembered_without_a_lease(store: Store, clock: ManualClock) -> None:
@@ -49,29 +52,30 @@ def test_without_a_version_the_newest_is_overwritten(store: Store) -> None:
 
 @pytest.mark.databases("postgres")
 @pytest.mark.parametrize("first", [False, True])
-def test_a_write_without_a_version_never_conflicts(store: Store, first: bool) -> None:
+def test_a_write_without_a_version_never_conflicts(store: Store, target: str, first: bool) -> None:
     """Facts belong to no session, so the lock of a session's row does not keep two writers apart."""
     one, two = a_session(store).uid, a_session(store).uid
     if not first:
         store.write_now(fact.remember(one, "ada", "s", "k", "old"))
     inside, go_on, written = threading.Event(), threading.Event(), fact.remember(one, "ada", "s", "k", "ada's")
+    process: list[int] = []
 
     def slowly(tx: StoreTransaction) -> object:
         result = written.run(tx)
+        process.append(tx.execute("select pg_backend_pid()", [])[0][0])
         inside.set()
-        assert go_on.wait(120)
+        assert go_on.wait(PATIENCE)
         return result
 
     threads = [threading.Thread(target=store.write_now, args=(Move("slow", "outsider", slowly),))]
     threads[0].start()
-    assert inside.wait(120)
+    assert inside.wait(PATIENCE)
     threads.append(threading.Thread(target=store.write_now, args=(fact.remember(two, "bob", "s", "k", "bob's"),)))
     threads[1].start()
-    waiting = "select 1 from pg_locks where not granted"
-    wait_until(lambda: bool(store.read_now(lambda tx: tx.execute(waiting, ()))), "the second writer waits")
+    wait_until(lambda: is_waited_for(target, process[0]), "the second writer waits", PATIENCE)
     go_on.set()
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
     now = store.read_now(fact.get, "s", "k")
     assert now is not None
     assert (now.value, now.version) == ("bob's", 2 if first else 3)

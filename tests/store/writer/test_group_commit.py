@@ -30,10 +30,10 @@ async def a_busy_writer(store: Store) -> AsyncIterator[None]:
 
     def linger(tx: StoreTransaction) -> None:
         inside.set()
-        assert go_on.wait(120)
+        assert go_on.wait(60)
 
     busy = asyncio.create_task(store.write(plain(linger)))
-    assert await asyncio.to_thread(inside.wait, 20)
+    assert await asyncio.to_thread(inside.wait, 60)
     try:
         yield
     finally:

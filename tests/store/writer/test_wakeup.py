@@ -23,7 +23,7 @@ from tests.store.support.process_group import ProcessGroup, Ready
 from tests.store.support.sessions import a_holder, a_session
 
 FOREVER = 600.0  # a poll that no test lives to see
-SOON = 120.0
+SOON = 90.0
 
 
 async def first(events: AsyncIterator[Event], count: int) -> list[int]:
@@ -193,11 +193,11 @@ async def test_readers_are_woken_once_after_the_listening_connection_was_lost(ta
         waiting = asyncio.ensure_future(store.wakeups.wait_queues(store.wakeups.version, ["a"], FOREVER))
         await asyncio.wait_for(waiting, SOON)  # it listens now
         waiting = asyncio.ensure_future(store.wakeups.wait_queues(store.wakeups.version, ["a"], FOREVER))
-        ended = admin.execute(
+        end = (
             "select pg_terminate_backend(pid) from pg_stat_activity "
             "where datname = current_database() and query like 'LISTEN%'"
-        ).fetchall()
-        assert (True,) in ended
+        )
+        await until(lambda: (True,) in admin.execute(end).fetchall(), "the listening connection was ended")
         await asyncio.wait_for(waiting, SOON)
 
 
