@@ -86,10 +86,14 @@ class Subscriber:
     async def read(self, through: int) -> None:
         """Follow the session up to an event, from the last one that came."""
         reader, writer = await self.open()
+        before = b""
         try:
             while self.last < through:
-                message = await reader.readuntil(b"\n\n")
-                arrived = self._now()
+                try:
+                    message = await reader.readuntil(b"\n\n")
+                except asyncio.IncompleteReadError as ended:
+                    raise AssertionError(f"the service ended the stream: {before!r} {ended.partial!r}") from None
+                before, arrived = message, self._now()
                 for found in NUMBER.findall(message):
                     self.numbers.append(int(found))
                     self.began.set()

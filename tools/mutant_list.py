@@ -41,7 +41,7 @@ SHELL, COMMANDS = (
 IDEMPOTENCY, ONCE = "server/requests/idempotency.py", ("tests/server/test_idempotency.py",)
 
 ELSEWHERE = ("tests/runtime/live_text/test_broadcast.py",)
-MANY = ("tests/server/test_many_subscribers.py",)
+MANY, FILES = ("tests/server/test_many_subscribers.py",), ("tests/server/test_open_files.py",)
 KILLED = ("tests/crash/test_service_kills.py",)
 SECRETS, MODEL_SECRETS = ("tests/runtime/ledger/test_secrets.py",), ("tests/agent/test_secrets.py",)
 RUNNER, OUTPUT = "agent/commands/runner.py", ("tests/agent/tools/test_command.py",)
@@ -68,7 +68,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a changed session is changed again", IDEMPOTENCY, "if found != self._expected:", "if False:", ONCE),
     Mutant("the stream of a revoked token stays open", "server/stream/admission.py", "return None if await asyncio.shield(known[1]) else REVOKED", "return None if await asyncio.shield(known[1]) else None", ("tests/server/test_streams.py",)),
     Mutant("a stream repeats what its history had", "server/stream/tail.py", "if one.number > number]", "if one.number > 0]", ("tests/server/test_streams.py",)),
-    Mutant("the service keeps the limit of open files", "server/http_process.py", "    raise_file_limit()\n    app", "    app", MANY),
+    Mutant("the service keeps the limit of open files", "server/http_process.py", "most_connections(raise_file_limit())", "most_connections(CONNECTIONS)", MANY),
+    Mutant("a service takes more connections than files", "server/protocol.py", "len(self.connections) > most:", "False:", FILES),
     Mutant("live text is sent without a watcher", "runtime/live_text/sender.py", "return until is not None and self._boot() < until", "return True", ELSEWHERE, postgres=True),
     Mutant("live text is sent to the machine that has its file", "runtime/live_text/sender.py", "if told.place == self._place:", "if False:", ELSEWHERE, postgres=True),
     Mutant("live text continues after a gap", "runtime/live_text/receiver.py", "if piece.offset > self._have:", "if False:", ELSEWHERE),
