@@ -105,9 +105,7 @@ class Runtime:
         self.starts = Starts(store, self.queries, self.requests, self.policy, self.values, by)
         self.driver = Driver(self)
         self.failed_sessions = FailedSessions(store, self.session_edits)
-        self.schedule_handler = Schedules(
-            store, self.queries, by, self.requests.cancel, under_policy=lambda: self.policy.is_given
-        )
+        self.schedule_handler = Schedules(store, self.queries, self.policy, by, self.requests.cancel)
         self.searches = Search(store)
         self.notification_outbox = NotificationOutbox(store, by, lambda: read_channels(notifications))
         parts = (

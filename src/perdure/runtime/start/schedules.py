@@ -23,6 +23,7 @@ from perdure.errors import ConfigError, Damaged, IllegalMove, StoreFull, StoreUn
 from perdure.ids import check_name, check_text, encode, new_uid
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import Bound, check_bound
+from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.policy.repository_policy import look_at
 from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.start_options import StartOptions
@@ -48,14 +49,12 @@ class Cancel(Protocol):
 class Schedules:
     """The schedules of a store. `by` is who changes them, unless a call names another person."""
 
-    def __init__(
-        self, store: Store, queries: Queries, by: str, cancel: Cancel, *, under_policy: Callable[[], bool]
-    ) -> None:
+    def __init__(self, store: Store, queries: Queries, policy: Policy, by: str, cancel: Cancel) -> None:
         self._store = store
         self._queries = queries
+        self._policy = policy
         self._by = by
         self._cancel = cancel
-        self._under_policy = under_policy
 
     async def add_schedule(
         self, name: str, bound: Bound[Any], *, cron: str | None = None, every: str | float | None = None,
@@ -81,7 +80,7 @@ class Schedules:
             if word not in set(known):
                 raise ConfigError(f"{word!r:.40} is not one of {', '.join(known)}.")
         receives = bound.program.may_receive and not bound.program.reads_messages
-        own = {"receives": receives, "under_policy": self._under_policy()}
+        own = {"receives": receives, "under_policy": self._policy.is_given}
         definition = {
             "cron": cron, "every": period, "timezone": timezone, "jitter": delay, "overlap": str(overlap),
             "catch_up": str(catch_up), "program": bound.program.name, "arguments": bound.arguments,
