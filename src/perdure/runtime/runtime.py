@@ -15,14 +15,14 @@ from perdure.config import is_service
 from perdure.domain.effect import Attempt
 from perdure.domain.literals import PolicyAnswer
 from perdure.domain.worker import Liveness
-from perdure.errors import ConfigError, StoreError
+from perdure.errors import ConfigError
 from perdure.runtime.access.principals import Principals
 from perdure.runtime.access.tokens import Tokens
 from perdure.runtime.audit import Audit
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import PROGRAMS, Bound
 from perdure.runtime.description import Causes
-from perdure.runtime.ledger.attempt_registry import liveness_here, sessions_under_way
+from perdure.runtime.ledger.attempt_registry import is_acting_for, liveness_here
 from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter
 from perdure.runtime.ledger.policy import Intent, Policy
 from perdure.runtime.live_text.delta import Delta
@@ -49,7 +49,6 @@ from perdure.runtime.stream.stream import Streams
 from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.runtime.workers.identity import WorkerIdentity, is_here
 from perdure.secrets.reference import name_secrets
-from perdure.store.moves import session
 from perdure.store.store import Store, open_store
 
 __all__ = ["Runtime", "SessionView", "open", "run"]
@@ -290,14 +289,7 @@ class Runtime:
         self.late_outcomes.close()
         self.heartbeat.close()
         if self._worker is not None:
-            self._worker.close(acting=self._is_acting())
-
-    def _is_acting(self) -> bool:
-        """Whether an act of this store may still be under way here. Acts of other stores keep nothing of this one."""
-        try:
-            return any(self.store.read_now(session.is_known, uid) for uid in sessions_under_way())
-        except StoreError:
-            return True
+            self._worker.close(acting=is_acting_for(self.store))
 
 
 def open(

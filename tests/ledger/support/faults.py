@@ -118,12 +118,12 @@ def check_cell(
         assert server is not None
         sweep = unchanged_sweep_of(name, pool, sink, store)
         sweep.run_trials(chosen, partial(kill_server, sweep, server))
-        assert show(what, sweep.report, kind="kills of the server").failures == []
+        assert show(what, sweep.report, kind="kills of the server").failures == [], sweep.report.failures
         assert sweep.report.kills > 1
     else:
         least = 16 if (column, database) == ("killed", "SQLite") and name != "forked" else 0
         report = show(what, _killed_sweep(name, column, pool, sink, store).run(choose=chosen))
-        assert report.failures == []
+        assert report.failures == [], report.failures
         assert mostly_reached(report, min(least, report.moments))
 
 
@@ -138,8 +138,8 @@ def _check_stops(sweep: Sweep, chosen: Choice, what: str, database: str, how: di
     results = stop_workers(sweep, chosen, **how)
     show(what, sweep.report, kind="stops")
     reached = [one for one in results if one is not None]
-    assert sweep.report.failures == []
-    assert complaints_of(reached) == []
+    assert sweep.report.failures == [], sweep.report.failures
+    assert complaints_of(reached) == [], complaints_of(reached)
     assert len(reached) > (len(results) / 2 if database == "SQLite" else 0)
 
 

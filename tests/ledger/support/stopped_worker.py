@@ -166,9 +166,14 @@ def _acts_without_lease(log: list[dict[str, Any]], pid: int, effects: list[dict[
 
 
 def _was_acting(ended: ProcessResult | None, point: int) -> bool:
-    """Whether an act was under way at the stop: beside another one, or beside a thread that renewed the lease."""
+    """Whether an act was under way at the stop: beside another one, or beside a thread that renewed the lease.
+
+    It is under way from `act.before` on, because the deadline is checked right after it; not at that point itself.
+    """
     moments = [] if ended is None or not ended.result else ended.result["moments"][:point]
-    return moments.count("act.begun") > moments.count("act.after")
+    acts = [label for label in moments if label in ("act.before", "act.begun", "act.after")]
+    at_check = acts[-1:] == ["act.before"] and moments[-1] != "act.before"
+    return at_check or acts.count("act.begun") > acts.count("act.after")
 
 
 def _moved_without_lease(events: list[list[str]]) -> list[str]:

@@ -11,8 +11,11 @@ from weakref import WeakSet
 
 from perdure.domain.effect import Attempt
 from perdure.domain.worker import Liveness
+from perdure.errors import NotFound, StoreError
 from perdure.process import forget_in_child
+from perdure.store.moves import session
 from perdure.store.moves.effect_input import AttemptResult
+from perdure.store.store import Store
 
 
 class Wakeable(Protocol):
@@ -53,9 +56,17 @@ def is_acting(uid: str) -> bool:
     return any(attempt[0] == uid for attempt in list(ACTING))
 
 
-def sessions_under_way() -> set[str]:
-    """Sessions with an act that may still be under way in this process, or an outcome that only it knows."""
-    return {attempt[0] for registry in (ACTING, BROKEN_OFF, LATE) for attempt in list(registry)}
+def is_acting_for(store: Store) -> bool:
+    """Whether an act for this store may be under way here, or an outcome of it is not written yet."""
+    for uid in {attempt[0] for registry in (ACTING, BROKEN_OFF, LATE) for attempt in list(registry)}:
+        try:
+            store.read_now(session.get, uid)
+        except NotFound:  # of another store
+            continue
+        except StoreError:
+            return True
+        return True
+    return False
 
 
 def leave_threads() -> bool:

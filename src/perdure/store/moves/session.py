@@ -296,10 +296,6 @@ def get(tx: StoreTransaction, uid: str) -> SessionRecord:
     return SessionRecord.from_row(row)
 
 
-def is_known(tx: StoreTransaction, uid: str) -> bool:
-    return tx.one("session.get", uid=uid) is not None
-
-
 def get_by_id(tx: StoreTransaction, id: str) -> SessionRecord:
     row = tx.one("session.get_by_id", id=id)
     if row is None:

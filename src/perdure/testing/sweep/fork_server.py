@@ -106,7 +106,7 @@ class ForkServer:
         self._lines.close()
         self._socket.close()
 
-    def begin(self, task: Task, /, *, timeout: float = 60.0, **arguments: Any) -> ChildProcess:
+    def begin(self, task: Task, /, *, timeout: float = 180.0, **arguments: Any) -> ChildProcess:
         """Start a task. A process that runs longer than `timeout` seconds is killed and counts as hung."""
         if self._gone:
             self.close()
@@ -115,11 +115,11 @@ class ForkServer:
         self._socket.sendall(msgspec.json.encode(request) + b"\n")
         return ChildProcess(self)
 
-    def run(self, task: Task, /, *, timeout: float = 60.0, **arguments: Any) -> ProcessResult:
+    def run(self, task: Task, /, *, timeout: float = 180.0, **arguments: Any) -> ProcessResult:
         """Run a task until its process has ended, however it ends."""
         return self.begin(task, timeout=timeout, **arguments).wait()
 
-    def call(self, task: Task, /, *, timeout: float = 60.0, **arguments: Any) -> Any:
+    def call(self, task: Task, /, *, timeout: float = 180.0, **arguments: Any) -> Any:
         """Run a task that must return: its result, or its error raised here."""
         ended = self.run(task, timeout=timeout, **arguments)
         if ended.error or ended.killed or ended.hung:
