@@ -145,7 +145,7 @@ def test_a_read_behind_a_pooler_notices_another_server(pooler: PgBouncer, databa
 
 
 def sleep(tx: StoreTransaction) -> list[Row]:
-    return tx.execute("select pg_sleep(0.2)", [])
+    return tx.execute("select pg_sleep(0.8)", [])
 
 
 @plain_move
@@ -158,9 +158,10 @@ def test_role_limits_do_not_apply_behind_a_pooler(pooler: PgBouncer, database: s
     with open_store(pooler.url_of(database)) as store, psycopg.connect(database, autocommit=True) as db:
         name = database.rpartition("/")[2]
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
-            db.execute(f'alter database "{name}" set {limit} = 50'.encode())
+            db.execute(f'alter database "{name}" set {limit} = 500'.encode())
         terminate_connections(database)
         assert store.read_now(sleep) == [("",)]
         assert store.write_now(sleep_in_a_move()) == [("",)]
-        with psycopg.connect(pooler.url_of(database, direct=False).partition("?")[0]) as other:
-            assert other.execute("show statement_timeout").fetchone() == ("50ms",)
+        address = pooler.url_of(database, direct=False).partition("?")[0]
+        with psycopg.connect(address, autocommit=True) as other:  # the limits apply to it
+            assert other.execute("show statement_timeout").fetchone() == ("500ms",)

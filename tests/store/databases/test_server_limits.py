@@ -51,7 +51,8 @@ def test_limits_of_the_database_do_not_end_transactions(strict_database: str) ->
 
 
 def test_limits_of_the_database_do_not_end_idle_connections(strict_database: str) -> None:
-    with psycopg.connect(f"{strict_database}?options=-c%20idle_session_timeout%3D0", autocommit=True) as db:
+    none = "%20".join(f"-c%20{limit}%3D0" for limit in LIMITS)
+    with psycopg.connect(f"{strict_database}?options={none}", autocommit=True) as db:
         with open_store(strict_database, connections=1) as store:
             store.write_now(meta.put("a", "b"))
             store.read_now(meta.properties)
