@@ -25,6 +25,7 @@ from tests.crash.support.kill_points import arm_everything
 from tests.crash.support.session_tasks import judge_session, run_workload
 from tests.crash.support.session_workload import MOVES, WorkloadSession, folder_of
 from tests.crash.support.verdict import Verdict, examine, integrity_problems, judge_safely, merge, verdict
+from tests.store_copy import copy_store
 
 SESSIONS = 5
 HEAD = "-- phase: expand\n-- compatible_from: 1\n"
@@ -105,7 +106,7 @@ def _copy(old: str, new: str) -> None:
     if new.startswith("files:"):
         shutil.copytree(old.removeprefix("files:"), new.removeprefix("files:"))
     elif not new.startswith("postgresql:"):
-        shutil.copy(old, new)
+        copy_store(old, new)
 
 
 def judge_migration(_: object, *, acks: list[str], measure: None, target: str, old: str, kind: str) -> Verdict:

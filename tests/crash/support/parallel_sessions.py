@@ -15,7 +15,6 @@ from perdure.testing.sweep.fork_process import Channel
 from tests.crash.support import planted_bugs
 from tests.crash.support.kill_points import arm_everything
 from tests.crash.support.power_loss_tasks import begin, numbers
-from tests.crash.support.session_tasks import copy_store
 from tests.crash.support.verdict import (
     Verdict,
     continue_session,
@@ -25,6 +24,7 @@ from tests.crash.support.verdict import (
     merge,
     verdict,
 )
+from tests.store_copy import copy_store
 
 IDS = tuple(f"parallel-{n}" for n in range(6))
 ROUNDS = 6

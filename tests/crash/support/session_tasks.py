@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from tests.crash.support.verdict import (
     merge,
     verdict,
 )
+from tests.store_copy import copy_store
 
 FEW = 5
 
@@ -44,11 +44,6 @@ def measure_workload() -> dict[str, Any]:
             answers.append(work.apply(move))
             rows.append(fingerprint(store.read_now(session_rows, work.id)))
     return {"states": rows, "answers": answers, "few": FEW}
-
-
-def copy_store(template: str, target: str) -> None:
-    """Copy the file of a store: all of it or, if this process is killed from outside, nothing."""
-    Path(shutil.copy(template, f"{target}.unfinished")).rename(target)
 
 
 def run_workload(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +36,7 @@ from perdure.testing.sweep.fork_process import Channel
 from perdure.testing.sweep.trial import KillPointCounter
 from tests.crash.support.verdict import Verdict, judge_safely, verdict
 from tests.runtime.support.people import as_person
+from tests.store_copy import copy_store
 
 HOUR = 3600 * SECOND
 PEOPLE = ("grace", "linus", "mina")
@@ -198,7 +198,7 @@ def govern(
 ) -> dict[str, Any]:
     """Do everything; killed at one of the kill points."""
     if template is not None:
-        shutil.copy(template, target)
+        copy_store(template, target)
     counter = KillPointCounter(channel, fatal)
     faults.arm(lambda name: counter.reach(f"point {name}"))
     counter.counting = True

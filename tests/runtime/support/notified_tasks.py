@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from perdure.testing.sink_process import read_log
 from perdure.testing.sweep.fork_process import Channel
 from perdure.testing.sweep.trial import KillPointCounter
 from tests.crash.support.verdict import Verdict, judge_safely, verdict
+from tests.store_copy import copy_store
 
 CALL = {"gate": "merge", "tool": "push"}
 TOLD = 3
@@ -43,7 +43,7 @@ def tell(
 ) -> dict[str, Any]:
     """Open waits that people are told about, and send; each wait that is acknowledged is a message."""
     if template is not None:
-        shutil.copy(template, target)
+        copy_store(template, target)
     counter = KillPointCounter(channel, fatal)
     faults.arm(lambda name: counter.reach(f"point {name}"))
 
