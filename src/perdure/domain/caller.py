@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -128,7 +129,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     def has_role_for(self, verb: Verb) -> bool:
         """Whether a role of the caller allows the verb on some object."""
-        return bool(self.scopes) and any(verb in RIGHTS[Role(role)] for role in self.roles & set(Role))
+        return bool(self.scopes) and verb in _verbs_of(self.roles)
 
     def may(self, verb: Verb, on: Placed | None = None) -> bool:
         """Whether the caller may do this with an object, or without one with the whole store."""
@@ -143,6 +144,11 @@ class Caller(msgspec.Struct, frozen=True):
         names = [("queue", on.queue)] if on.queue else []
         names += [("repository", on.repository_id)] if on.repository_id else []
         return any(_fits(scope, f"{kind}:{name}") for scope in self.scopes for kind, name in names)
+
+
+@lru_cache(maxsize=100)
+def _verbs_of(roles: frozenset[str]) -> frozenset[Verb]:
+    return frozenset[Verb]().union(*(RIGHTS[Role(role)] for role in roles & set(Role)))
 
 
 def _fits(scope: str, name: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 import msgspec
@@ -30,17 +31,23 @@ class Record(msgspec.Struct, frozen=True, kw_only=False):
     def from_row(cls, row: Sequence[Any]) -> Self:
         """Read a row that holds this record's columns, in order; an older schema may not have the last ones."""
         values = list(row)
-        for place, name in enumerate(cls.__struct_fields__[: len(values)]):
-            if name in cls.json_columns and values[place] is not None:
+        for place in _json_places(cls):
+            if place < len(values) and values[place] is not None:
                 try:
                     values[place] = decode(values[place])
                 except (msgspec.DecodeError, TypeError, UnicodeError, RecursionError) as error:
-                    noun = cls.__name__.removesuffix("Record").lower()
+                    name, noun = cls.__struct_fields__[place], cls.__name__.removesuffix("Record").lower()
                     raise Damaged(f"The {name} of {noun} {str(row[0])[:80]!r} is not JSON: {error}.") from None
         return cls(*values)
 
     def to_dict(self) -> dict[str, Any]:
         return msgspec.structs.asdict(self)
+
+
+@cache
+def _json_places(record: type[Record]) -> tuple[int, ...]:
+    """Where in a row of this record the columns are that hold JSON."""
+    return tuple(place for place, name in enumerate(record.__struct_fields__) if name in record.json_columns)
 
 
 def same_json(one: Any, other: Any) -> bool:

@@ -100,9 +100,12 @@ class StoreTransaction(ABC):
     def all(self, name: str, /, **values: Any) -> list[Row]:
         """All rows of a named query."""
 
-    def all_of(self, *names: str) -> list[list[Row]]:
-        """All rows of several queries without parameters, one after another; they may share a round trip."""
-        return [self.all(name) for name in names]
+    def ask_ahead(self, name: str, **values: Any) -> None:  # noqa: B027 - here a query costs no round trip
+        """This read will make this query, once; it may share the round trip of the next one."""
+
+    def all_of(self, *names: str, **values: Any) -> list[list[Row]]:
+        """All rows of several queries, each with its part of the values; they may share a round trip."""
+        return [self.all(name, **values) for name in names]
 
 
 class Move(Generic[T]):

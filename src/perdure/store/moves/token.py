@@ -239,20 +239,29 @@ def _principal_of(tx: StoreTransaction, one: Token) -> Principal | None:
 def authenticate(tx: StoreTransaction, text: str) -> Caller | None:
     """Who presents this token; None if it is forged, expired, revoked, or its principal was removed."""
     id = token_id(text)
-    row = None if id is None else tx.one("token.get", id=id)
-    if row is None or not hmac.compare_digest(Token.from_row(row).digest, digest(text)):
+    row = None if id is None else _with_principal(tx, id)
+    if row is None or not hmac.compare_digest(row[0].digest, digest(text)):
         return None
-    return caller_of(tx, id or "")
+    return _caller(tx, *row)
 
 
 def caller_of(tx: StoreTransaction, id: str) -> Caller | None:
     """What a token that was presented before may do now; None if it may do nothing any more."""
-    row = tx.one("token.get", id=id)
-    found = None if row is None else Token.from_row(row)
-    if found is None or found.state(tx.now) != "active":
+    row = _with_principal(tx, id)
+    return None if row is None else _caller(tx, *row)
+
+
+def _with_principal(tx: StoreTransaction, id: str) -> tuple[Token, Principal] | None:
+    """A token, and the principal that it is a login of."""
+    tokens, principals = tx.all_of("token.get", "principal.by_login", id=id, login=f"token:{id}")
+    if not tokens or not principals:
         return None
-    owner = _principal_of(tx, found)
-    if owner is None or principal.of_identity(tx, found.login) != owner:
+    found, owner = Token.from_row(tokens[0]), Principal.from_row(principals[0])
+    return (found, owner) if owner.uid == found.principal_uid else None
+
+
+def _caller(tx: StoreTransaction, found: Token, owner: Principal) -> Caller | None:
+    if found.state(tx.now) != "active":
         return None
     return Caller(
         name=owner.name, identity=found.login, roles=frozenset(owner.roles), scopes=tuple(found.scopes),

@@ -154,13 +154,13 @@ class StatementPipeline:
         assert answer is not None
         return answer
 
-    def ask_all(self, names: Sequence[str]) -> list[PGresult]:
-        """The same for several statements without parameters: one answer for each."""
-        for name in names:
-            self.send(name, {})
+    def ask_all(self, queries: Sequence[tuple[str, Mapping[str, Any]]]) -> list[PGresult]:
+        """The same for several statements: one answer for each."""
+        for name, values in queries:
+            self.send(name, values)
         sent = list(self._unread)
         answers = [answer for key, answer in zip(sent, self._settle(), strict=True) if key is None]
-        return answers[-len(names) :]
+        return answers[-len(queries) :]
 
     def settle(self) -> PGresult | None:
         """Wait until everything that was sent is answered; return the last answer, or raise the first error."""

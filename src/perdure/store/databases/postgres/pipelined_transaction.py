@@ -12,6 +12,8 @@ from perdure.store.databases.postgres.pipeline import StatementPipeline, is_sync
 from perdure.store.hot_move import GuardedWrite
 from perdure.store.move import Row
 
+Query = tuple[str, dict[str, Any]]
+
 
 class HotTransaction(PostgresTransaction):
     """A transaction that is one statement."""
@@ -39,6 +41,8 @@ class PipelinedTransaction(PostgresTransaction):
 
     def __init__(self, pipeline: StatementPipeline, now: int, move_id: str, restore_epoch: int) -> None:
         self.pipeline = pipeline
+        self._ahead: list[Query] = []  # what is asked with the next query
+        self._known: list[tuple[Query, list[Row]]] = []  # what was asked ahead, with its answers
         super().__init__(pipeline.db, now, move_id, restore_epoch)
 
     @property
@@ -65,9 +69,21 @@ class PipelinedTransaction(PostgresTransaction):
         return rows[0] if rows else None
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
-        self.waits()
-        return rows_of(self.pipeline.ask(name, values))
+        if self._known:
+            query = (name, values)
+            for place, (asked, rows) in enumerate(self._known):
+                if asked == query:
+                    del self._known[place]
+                    return rows
+        return self.all_of(name, **values)[0]
 
-    def all_of(self, *names: str) -> list[list[Row]]:
+    def ask_ahead(self, name: str, **values: Any) -> None:
+        self._ahead.append((name, values))
+
+    def all_of(self, *names: str, **values: Any) -> list[list[Row]]:
         self.waits()
-        return [rows_of(answer) for answer in self.pipeline.ask_all(names)]
+        asked = [(name, values) for name in names]
+        ahead, self._ahead = [one for one in self._ahead if one not in asked], []
+        found = [rows_of(answer) for answer in self.pipeline.ask_all([*ahead, *asked])]
+        self._known += zip(ahead, found, strict=False)
+        return found[len(ahead) :]
