@@ -10,7 +10,7 @@ from perdure.console.plots.branch_graph import family, parting
 from perdure.console.plots.usage import history
 from perdure.control.branches.files import DiffSide, FileDiff
 from perdure.store.moves import session as sessions
-from tests.console.support.scene import console_payment, console_priced, console_survey
+from tests.console.support.scene import console_payment, console_priced, console_releaser, console_survey
 from tests.console.support.visit import Visit
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -213,3 +213,17 @@ async def test_who_read_a_session_is_recorded_once_in_an_hour(visit: Visit) -> N
     visit.clock.advance(hours=1)
     await visit.client.get("/sessions/pay")
     assert len([row async for row in visit.runtime.audit("access")]) == 2
+
+
+@pytest.mark.parametrize("path", ["/", "/sessions/release", "/sessions/release/recovery"])
+async def test_who_read_an_approval_is_recorded_wherever_it_is_shown(visit: Visit, path: str) -> None:
+    await visit.runtime.start(console_releaser.bind("Release it."), id="release", queue="mine")
+    await visit.runtime.run("release")
+    await visit.runtime.set_policy(POLICY, because="reads are recorded")
+    await visit.sign_in("grace")
+    for _ in range(2):
+        await visit.client.get(path)
+    (approval,) = [one async for one in visit.runtime.approvals()]
+    rows = [row.to_dict() async for row in visit.runtime.audit("access")]
+    found = [(one["identity"], one["subject"]) for one in rows if one["action"] == "approval"]
+    assert found == [(visit.login("grace"), approval.id)]

@@ -13,8 +13,8 @@ import pytest
 from starlette.requests import Request
 
 from perdure.server.observability import health
+from perdure.server.requests.credentials import address_of
 from perdure.server.requests.perimeter import is_own_name
-from perdure.server.requests.rates import address_of
 from perdure.server.settings import ServerSettings
 from perdure.store.store import Store
 from perdure.testing import ManualClock

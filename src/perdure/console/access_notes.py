@@ -6,30 +6,30 @@ before it is shown; a read that cannot be recorded is refused.
 
 from __future__ import annotations
 
-from perdure.clock import SECOND
-from perdure.runtime.access.access_log import AccessLog
-from perdure.store.store import Store
+from collections.abc import Iterable
+
+from perdure.clock import SECOND, Clock
+from perdure.server.operation import ShownRead
 
 HOUR = 3600 * SECOND
 KEPT = 10_000  # reads that are remembered
 
 
 class AccessNotes:
-    """The reads of this process."""
+    """The reads of people that this process has recorded lately."""
 
-    def __init__(self, store: Store) -> None:
-        self._log = AccessLog(store)
-        self._clock = store.clock
-        self._noted: dict[tuple[str, ...], int] = {}
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._noted: dict[tuple[str, ShownRead], int] = {}
 
-    async def note(self, identity: str, action: str, session_uid: str, subject: str | None = None) -> None:
-        """Record a read, unless the same one was recorded lately."""
-        key, now = (identity, action, session_uid, subject or ""), self._clock.now()
-        if now - self._noted.get(key, -HOUR) < HOUR:
-            return
-        if not await self._log.note(action, session_uid, subject=subject):
-            return  # a policy that is set within the hour may ask for it
-        self._noted.pop(key, None)
-        self._noted[key] = now
+    def is_noted(self, identity: str, one: ShownRead) -> bool:
+        """Whether it was recorded within the hour."""
+        return self._clock.now() - self._noted.get((identity, one), -HOUR) < HOUR
+
+    def note(self, identity: str, read: Iterable[ShownRead]) -> None:
+        """These were recorded now."""
+        for one in read:
+            self._noted.pop((identity, one), None)
+            self._noted[identity, one] = self._clock.now()
         while len(self._noted) > KEPT:
             del self._noted[next(iter(self._noted))]

@@ -1,6 +1,5 @@
 """The console as routes of the service. Each request for a page passes, in this order:
 
-host       it names this service
 sign-in    the browser is signed in, or is sent to the form
 form       of an action: it comes from a page of this service, and carries the form token of this browser
 rights     the same authorization as for operations; what one may not see is not there
@@ -25,9 +24,10 @@ from perdure.console.table import TABLE
 from perdure.domain.identity import Identity, acting
 from perdure.errors import NotFound, PerdureError
 from perdure.runtime.runtime import Runtime
-from perdure.server.authorization import authorize
+from perdure.server.authorization import ask_ahead, authorize
 from perdure.server.problem import request_id, status_of
 from perdure.server.settings import ServerSettings
+from perdure.store.move import StoreTransaction
 
 logger = logging.getLogger(__name__)
 HEADERS = {
@@ -63,37 +63,54 @@ class Console:
         self._runtime = runtime
         self._settings = settings
         self._environment = make_environment()
-        self._accesses = AccessNotes(runtime.store)
+        self._accesses = AccessNotes(runtime.store.clock)
         self.sign_ins = SignIns(runtime, settings, self._environment)
 
     def endpoint(self, page: ConsolePage) -> Endpoint:
+        operation = page.operation
+
         async def answer(request: Request) -> Response:
-            signed_in = await self.sign_ins.caller(request)
-            if signed_in is None:
+            secret = cookies.secret_of(request, self._settings)
+
+            def enter(tx: StoreTransaction) -> tuple[ConsoleContext, PerdureError | None] | None:
+                ask_ahead(tx, operation, request.path_params)
+                caller = None if secret is None else self.sign_ins.caller(tx, request, secret)
+                if secret is None or caller is None:
+                    return None
+                context = ConsoleContext(
+                    operation, request, self._runtime, caller,
+                    settings=self._settings, environment=self._environment, secret=secret, accesses=self._accesses,
+                )  # fmt: skip
+                return context, _authorized(tx, context, page) if page.method == "GET" else None
+
+            entered = None if secret is None else await self._runtime.store.read(enter)
+            if entered is None:
                 return await self._not_signed_in(request)
-            caller, secret = signed_in
-            context = ConsoleContext(
-                page.operation, request, self._runtime, caller,
-                settings=self._settings, environment=self._environment, secret=secret, accesses=self._accesses,
-            )  # fmt: skip
-            if page.method == "POST":
-                context.form = await read_form(request)
-                cookies.check_form(request, self._settings, context.form.get("form_token", ""))
-            with acting(Identity.parse(caller.identity)):
-                try:
-                    await authorize(context)
-                    return await page.handler(context)
-                except PerdureError as error:
-                    return self._refused(request, error, context)
+            return await self._answer(page, *entered)
 
         return self.guarded(answer)
+
+    async def _answer(self, page: ConsolePage, context: ConsoleContext, refused: PerdureError | None) -> Response:
+        request = context.request
+        if page.method == "POST":
+            context.form = await read_form(request)
+            cookies.check_form(request, self._settings, context.form.get("form_token", ""))
+        with acting(Identity.parse(context.caller.identity)):
+            try:
+                if page.method == "POST":
+                    refused = await context.store.read(_authorized, context, page)
+                if refused is not None:
+                    raise refused
+                await context.record_reads()
+                return await page.handler(context)
+            except PerdureError as error:
+                return self._refused(request, error, context)
 
     def guarded(self, endpoint: Endpoint) -> Endpoint:
         """An endpoint with the checks that need no sign-in, and with the headers of every page."""
 
         async def answer(request: Request) -> Response:
             try:
-                cookies.check_host(request, self._settings)
                 if request.method == "POST":
                     cookies.check_origin(request, self._settings)
                 response = await endpoint(request)
@@ -128,6 +145,17 @@ class Console:
             return context.show("error.html", status, typed=fields_of(context.form), back=back, **values)
         page = self._environment.get_template("refused.html").render(root=root_of(request), **values)
         return HTMLResponse(page, status)
+
+
+def _authorized(tx: StoreTransaction, context: ConsoleContext, page: ConsolePage) -> PerdureError | None:
+    """Why the caller may not be answered; None if it may, with the read noted that its page is."""
+    try:
+        authorize(tx, context)
+    except PerdureError as error:
+        return error
+    if page.shows:
+        context.will_show(tx, page.shows)
+    return None
 
 
 async def static(request: Request) -> Response:

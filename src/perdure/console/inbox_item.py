@@ -21,6 +21,7 @@ from perdure.domain.principal import conditions_of, why_not
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait, WaitKind, needs_person
 from perdure.errors import PerdureError
+from perdure.server.operation import Context
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, event, principal, quorum, wait, withdrawal
 from perdure.store.moves import effect as effects
@@ -118,6 +119,13 @@ def of_session(
     """What one session needs."""
     wanted = [one for one in waits if needs_person(one.kind, one.ref, one.detail)]
     return [need_of(tx, one, session, caller, whole) for one in wanted]
+
+
+def will_show(tx: StoreTransaction, context: Context, needs: Iterable[InboxItem]) -> None:
+    """Let the approvals among them be recorded as read."""
+    for one in needs:
+        if one.approval is not None:
+            context.will_show(tx, "approval", one.approval.id, one.session.uid)
 
 
 def need_of(tx: StoreTransaction, one: Wait, session: SessionRecord, caller: Caller, whole: Whole) -> InboxItem:

@@ -25,6 +25,7 @@ from perdure.runtime.stream.events import TextDelta, TextDiscarded
 from perdure.runtime.stream.stream import open_stream
 from perdure.server.authorization import authorize
 from perdure.server.operation import EVENT_STREAM
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import sign_in
 
 PAUSE = 0.5  # seconds between two changes that a list is told of
@@ -68,16 +69,20 @@ class Admission:
         self._checked = asyncio.get_running_loop().time()
         context = self._context
         own = f"os:{context.settings.own_uid}"
-        try:
-            row = await context.store.read(sign_in.get, cookies.stored(context.secret))
-            found = None if row is None else await context.store.read(sign_in.caller_of, row.identity, own=own)
+
+        def look(tx: StoreTransaction) -> bool:
+            row = sign_in.get(tx, cookies.stored(context.secret))
+            found = None if row is None else sign_in.caller_of(tx, row.identity, own=own)
             if found is None:
                 return False
             context.caller = found
-            await authorize(context)
+            authorize(tx, context)
+            return True
+
+        try:
+            return await context.store.read(look)
         except PerdureError:
             return False
-        return True
 
 
 class LiveAnswer:

@@ -17,12 +17,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from perdure.console.access_notes import AccessNotes
 from perdure.console.login import cookies
+from perdure.console.page_stream import PageStream, Rest
 from perdure.domain.caller import STORE_WIDE, Caller, Verb
 from perdure.errors import ConfigError
 from perdure.runtime.runtime import Runtime
-from perdure.server.operation import Context, Operation, Touch
+from perdure.server.operation import Context, Operation, ShownRead, Touch
 from perdure.server.routes import read_body
 from perdure.server.settings import ServerSettings
+from perdure.store.move import StoreTransaction
 
 LARGEST_FORM = 1 << 20
 MOST_FIELDS = 100
@@ -53,9 +55,17 @@ class ConsoleContext(Context):
     def root(self) -> str:
         return root_of(self.request)
 
-    async def note_access(self, kind: str, session_uid: str, subject: str | None = None) -> None:
-        """Record that the caller reads something, if the policy asks for it."""
-        await self.accesses.note(self.caller.identity, kind, session_uid, subject)
+    def will_show(
+        self, tx: StoreTransaction, action: str, subject: str | None = None, session: str | None = None
+    ) -> None:
+        """The caller will be shown what this transaction reads: it is recorded once in an hour."""
+        if not self.accesses.is_noted(self.caller.identity, ShownRead(action, session or self.uid, subject)):
+            super().will_show(tx, action, subject, session)
+
+    async def record_reads(self) -> None:
+        read = list(self.reads)
+        await super().record_reads()
+        self.accesses.note(self.caller.identity, read)
 
     def given(self, name: str, default: str = "") -> str:
         """A parameter of the query."""
@@ -75,12 +85,22 @@ class ConsoleContext(Context):
 
     def show(self, template: str, answer: int = 200, /, **values: Any) -> Response:
         """The page of a template."""
-        common = {
+        return HTMLResponse(self.environment.get_template(template).render(self._common() | values), answer)
+
+    def stream(self, template: str, rest: Rest, /, **values: Any) -> Response:
+        """The same, begun before the rest of its values is read."""
+        return PageStream(
+            self.environment.get_template(template), self._common() | values, rest, by=self.caller.identity,
+            failure=lambda error: self.environment.get_template("failed.html").render(error=error),
+        )  # fmt: skip
+
+    def _common(self) -> dict[str, Any]:
+        """What every page shows."""
+        return {
             "root": self.root, "me": self.caller, "now": self.now, "form_token": cookies.form_token(self.secret),
             "here": self.request.url.path.removeprefix(self.root), "may": self.may, "did": self.given("did"),
-            "query": self.request.url.query,
+            "query": self.request.url.query, "end_of_beginning": "",
         }  # fmt: skip
-        return HTMLResponse(self.environment.get_template(template).render(common | values), answer)
 
     def may(self, verb: str, on: Any = None) -> bool:
         """Whether the caller may do something, for templates; without an object: anywhere."""
@@ -109,6 +129,7 @@ class ConsolePage(msgspec.Struct, frozen=True):
     handler: Handler
     method: str = "GET"
     streams: bool = False  # it sends events until the browser leaves
+    shows: str = ""  # of its session, what the policy may want to be recorded
 
     @property
     def operation(self) -> Operation:
@@ -118,7 +139,7 @@ class ConsolePage(msgspec.Struct, frozen=True):
 
         return Operation(
             name=f"console{self.path}", method=self.method, path=self.path, verb=self.verb, touches=self.touches,
-            handler=handler, summary="",
+            handler=handler, summary="", shows=self.shows,
         )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -80,7 +80,10 @@ class Queries:
 
     async def get(self, name: str) -> SessionView:
         """A session by its id or a prefix of it, with its open waits."""
-        found, waits = await self._store.read(_with_waits, name)
+        return self.view(*await self._store.read(_with_waits, name))
+
+    def view(self, found: SessionRecord, waits: Iterable[Wait]) -> SessionView:
+        """A session with its open waits, for people."""
         return SessionView(**self._values.of_session(found).to_dict(), waits=tuple(waits))
 
     async def recovery_plan(self, name: str) -> list[RecoveryStep]:

@@ -1,8 +1,8 @@
 """The service as an ASGI application: the operations, health, the document, and what others mount beside it.
 
-Around everything is `RequestLog`. `Authentication` sets `request.state.caller` for each request. `request.app.state`
-has the `runtime` and the `settings`. Routes that are mounted at `/`, such as those of the console, decide themselves
-what a caller that is None may see.
+Around everything is `RequestLog`. `AuthenticatedPages` sets `request.state.caller` for each request that is not for an
+operation. `request.app.state` has the `runtime` and the `settings`. Routes that are mounted at `/`, such as those of
+the console, decide themselves what a caller that is None may see.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from perdure.errors import NotFound, PerdureError
+from perdure.errors import PerdureError
 from perdure.runtime.runtime import Runtime
 from perdure.server import openapi, problem
-from perdure.server.authentication import Authentication
+from perdure.server.authentication import AuthenticatedPages, Authentication
 from perdure.server.observability import health
 from perdure.server.observability.metrics import MetricsPage
 from perdure.server.observability.request_metrics import RequestMetrics
@@ -36,7 +36,7 @@ from perdure.server.requests.log import RequestLog
 from perdure.server.requests.perimeter import Perimeter
 from perdure.server.requests.rates import CallerRates
 from perdure.server.requests.versions import has_already
-from perdure.server.routes import Router, takes_gzip
+from perdure.server.routes import OperationRouter, takes_gzip
 from perdure.server.settings import ServerSettings
 from perdure.server.stream.admission import StreamAdmission
 from perdure.server.stream.live import LiveTails
@@ -49,13 +49,13 @@ def make_application(
     """The application over an open store. `extra_routes` come after its own."""
     settings = settings or ServerSettings()
     idempotency = Idempotency(carry_out)
-    dispatch = Router(runtime, settings, idempotency.carry_out)
+    rates = CallerRates(settings, runtime.store.clock)
+    authentication = Authentication(runtime, settings, rates)
+    handling: dict[str, Any] = {"authentication": authentication, "carry_out": idempotency.carry_out}
     routes = [
         *health.routes(),
         Route("/metrics", MetricsPage(runtime).answer),
         Route("/openapi.json", openapi_document),
-        *dispatch.routes(TABLE),
-        Route("/v1/{rest:path}", no_operation),
         *extra_routes,
     ]
     handlers: dict[Any, Any] = {
@@ -65,11 +65,11 @@ def make_application(
         405: problem.on_wrong_method,
         HTTPException: problem.on_error,
     }
-    rates = CallerRates(settings, runtime.store.clock)
     around = [
         Middleware(RequestLog),
         Middleware(Perimeter, settings=settings),
-        Middleware(Authentication, runtime=runtime, settings=settings, rates=rates),
+        Middleware(OperationRouter, table=TABLE, runtime=runtime, settings=settings, **handling),
+        Middleware(AuthenticatedPages, authentication=authentication),
     ]
     app = Starlette(routes=routes, middleware=around, exception_handlers=handlers)
     app.state.runtime, app.state.settings = runtime, settings
@@ -83,7 +83,7 @@ def make_application(
 
 
 async def carry_out(context: Context) -> Any:
-    return await context.operation.handler(context)
+    return await context.operation.handle(context)
 
 
 @cache
@@ -101,7 +101,3 @@ async def openapi_document(request: Request) -> Response:
     if takes_gzip(request):
         return Response(packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=JSON)
     return Response(content, headers=headers, media_type=JSON)
-
-
-async def no_operation(request: Request) -> Response:
-    raise NotFound(f"There is no operation at {request.url.path:.200}.", hint="See /openapi.json.")

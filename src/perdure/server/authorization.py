@@ -6,6 +6,7 @@ do is refused with `NotAllowed`. Only who sees everything may give the beginning
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.domain.caller import Place, Placed, Verb
@@ -13,7 +14,7 @@ from perdure.domain.principal import Role
 from perdure.domain.session import SessionRecord
 from perdure.errors import Conflict, NotAllowed, NotFound
 from perdure.ids import check_text
-from perdure.server.operation import Context, Touch
+from perdure.server.operation import Context, Operation, Touch, decoded
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, artifact, wait
 from perdure.store.moves import effect as effects
@@ -28,8 +29,11 @@ SEEN_BY = {  # the verb that makes an object visible
 }
 
 
-async def authorize(context: Context) -> None:
-    """Find what the request touches, and refuse it if the caller may not. A place is checked when the body is read."""
+def authorize(tx: StoreTransaction, context: Context) -> None:
+    """Find what the request touches, and refuse it if the caller may not. A place is checked when the body is read.
+
+    What the same transaction reads after this is what the caller may see.
+    """
     operation, caller = context.operation, context.caller
     if not caller.has_role_for(operation.verb):
         raise _refused(context)
@@ -40,9 +44,17 @@ async def authorize(context: Context) -> None:
             if not caller.may(operation.verb):
                 raise _refused(context)
         case Touch.ARTIFACT:
-            await _authorize_artifact(context)
+            _authorize_artifact(tx, context)
         case _:
-            await _authorize_object(context)
+            _authorize_object(tx, context)
+
+
+def ask_ahead(tx: StoreTransaction, operation: Operation, params: Mapping[str, str]) -> None:
+    """Ask the database for what the authorization of a request will look at first."""
+    if operation.touches is Touch.SESSION and "\0" not in (id := decoded(params["id"])):
+        tx.ask_ahead("session.get_by_id", id=id)
+    if operation.shows:
+        tx.ask_ahead("policy.newest")
 
 
 async def authorize_place(context: Context) -> None:
@@ -62,13 +74,15 @@ def owner_of_start(context: Context, named: str | None) -> str:
     return named or context.by
 
 
-async def _authorize_object(context: Context) -> None:
+def _authorize_object(tx: StoreTransaction, context: Context) -> None:
     touches, caller = context.operation.touches, context.caller
-    id, of_session = context.params["id"], context.request.query_params.get("session")
+    id, of_session = context.params["id"], None
+    if touches is not Touch.SESSION:
+        of_session = context.request.query_params.get("session")
     sees_all = caller.may(SEEN_BY[touches])
     find = _find if sees_all else _find_exact
     try:
-        context.session, context.found = await context.store.read(find, touches, id, of_session)
+        context.session, context.found = find(tx, touches, id, of_session)
     except (NotFound, Conflict) as error:
         if sees_all:
             raise
@@ -117,16 +131,16 @@ def find_session_exactly(tx: StoreTransaction, name: str) -> SessionRecord:
     return found
 
 
-async def _authorize_artifact(context: Context) -> None:
+def _authorize_artifact(tx: StoreTransaction, context: Context) -> None:
     """An artifact is visible through any session that has it. Only who sees everything may give a prefix of it."""
-    digest, sight = context.params["digest"], Sight(context)
-    if context.caller.may(context.operation.verb):
-        digest = await context.store.read(artifact.find_digest, digest)
-    context.found = await context.store.read(artifact.claims, digest)
-    for one in context.found:
-        if await sight.sees_session(one.session_uid):
-            return
-    raise missing(Touch.ARTIFACT, digest)
+    digest, caller, verb = context.params["digest"], context.caller, context.operation.verb
+    sees_all = caller.may(verb)
+    if sees_all:
+        digest = artifact.find_digest(tx, digest)
+    context.found = artifact.claims(tx, digest)
+    sessions_of = dict.fromkeys(one.session_uid for one in context.found)
+    if not any(sees_all or caller.may(verb, _place(tx, uid)) for uid in sessions_of):
+        raise missing(Touch.ARTIFACT, digest)
 
 
 def _refused(context: Context) -> NotAllowed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -17,10 +17,13 @@ from starlette.requests import Request
 from perdure.domain.caller import Caller, Placed, Verb
 from perdure.domain.session import SessionRecord
 from perdure.runtime.runtime import Runtime
+from perdure.store.move import StoreTransaction
+from perdure.store.moves import access
 from perdure.store.store import Store
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
+LAST_EVENT_ID = "last-event-id"
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # of an event, or a time
 
 
@@ -53,12 +56,20 @@ class Nothing(Body, frozen=True):
     """An empty body."""
 
 
+class ShownRead(NamedTuple):
+    """What a caller will be shown of a session: its transcript, or with a subject one approval."""
+
+    action: str
+    session_uid: str
+    subject: str | None
+
+
 class Context:
     """One request while it is handled: who asks, for what, and what it touches."""
 
     __slots__ = (
-        "body", "caller", "content", "content_digest", "found", "operation", "params", "query", "request", "runtime",
-        "session",
+        "body", "caller", "content", "content_digest", "found", "operation", "params", "query", "reads", "request",
+        "runtime", "session",
     )  # fmt: skip
 
     def __init__(self, operation: Operation, request: Request, runtime: Runtime, caller: Caller) -> None:
@@ -73,6 +84,7 @@ class Context:
         self.content_digest: str | None = None  # of a body that is no JSON
         self.found: Any = None  # the effect, approval, wait or artifact that is touched
         self.session: SessionRecord | None = None
+        self.reads: list[ShownRead] = []  # what the policy wants to be recorded
 
     @property
     def store(self) -> Store:
@@ -94,21 +106,43 @@ class Context:
         uid = None if self.session is None else self.session.uid
         await self.runtime.queries.access.note(kind, uid, subject=subject, detail=detail)
 
+    def will_show(
+        self, tx: StoreTransaction, action: str, subject: str | None = None, session: str | None = None
+    ) -> None:
+        """The same for what a transaction reads of the session, or of another one."""
+        one = ShownRead(action, session or self.uid, subject)
+        if one not in self.reads and access.is_logged(tx, action):
+            self.reads.append(one)
+
+    async def record_reads(self) -> None:
+        """Record what will be shown; if it cannot be recorded, nothing is."""
+        while self.reads:
+            one = self.reads[-1]
+            await self.store.write(access.note(one.action, one.session_uid, subject=one.subject))
+            self.reads.pop()
+
 
 Handler = Callable[[Context], Awaitable[Any]]
+Read = Callable[[StoreTransaction, Context], Any]
 Ids = dict[str, Any]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation. `handler` gets a context that is authorized, and returns a record or a response."""
+    """One operation. `handler` gets a context that is authorized, and returns a record or a response.
+
+    `read` is the handler of an operation that is one read: it is called in the transaction in which the request is
+    authenticated and authorized. With `also_streams`, the handler is for the stream.
+    """
 
     name: str
     method: str
     path: str
     verb: Verb
     touches: Touch
-    handler: Handler
     summary: str
+    handler: Handler | None = None
+    read: Read | None = None
+    shows: str = ""  # what `read` shows of the session, which the policy may want to be recorded
     answer: Any = None  # the type of the answer; None: no body
     body: type[Body] | None = None
     query: type[Body] | None = None
@@ -128,9 +162,16 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     receive: Callable[[Context], Awaitable[None]] | None = None  # takes a body that is no JSON
     largest: int | None = None  # bytes of the body; None: the limit of the service
 
+    async def handle(self, context: Context) -> Any:
+        """Do what was asked, with a context that is authorized."""
+        assert self.handler is not None
+        return await self.handler(context)
+
 
 def encoded(path: str) -> str:
     """A path whose segments may contain an encoded slash: decoded but for `%` and `/`, so that a route can split it."""
+    if "%" not in path:
+        return path
     from urllib.parse import unquote
 
     return "/".join(unquote(part).replace("%", "%25").replace("/", "%2F") for part in path.split("/"))

@@ -108,10 +108,12 @@ async def on_missing_page(request: Request, _: Exception) -> Response:
 
 async def on_wrong_method(request: Request, error: Exception) -> Response:
     allowed = getattr(error, "headers", None) or {}
-    wrong = ConfigError(
-        f"{request.method} is not possible here.", hint="See /openapi.json.", status=405, headers=dict(allowed)
-    )
-    return answer(wrong, request_id(request))
+    return answer(wrong_method(request.method, **allowed), request_id(request))
+
+
+def wrong_method(method: str, **headers: str) -> ConfigError:
+    """The error of a method that a path does not have; the headers tell which it has."""
+    return ConfigError(f"{method} is not possible here.", hint="See /openapi.json.", status=405, headers=headers)
 
 
 def request_id(request: Request) -> str:

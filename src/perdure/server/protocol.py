@@ -51,11 +51,12 @@ class ServiceProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._in_head:
             self._head_size += len(data)
-            if self._head_due is None:
-                self._expect_head()
         super().data_received(data)
-        if self._in_head and self._head_size > LARGEST_HEAD:
-            self.transport.close()
+        if self._in_head and self._head_size:
+            if self._head_size > LARGEST_HEAD:
+                self.transport.close()
+            elif self._head_due is None:  # most heads come whole, and need no timer
+                self._expect_head()
 
     def on_headers_complete(self) -> None:
         self._in_head = False

@@ -149,7 +149,7 @@ async def _change_one(context: ConsoleContext, change: SessionChange, key: str, 
     asked = Context(handled, context.request, context.runtime, context.caller)
     asked.params = {"id": entry.uid}
     asked.body = None if operation.body is None else operation.body()
-    await authorize(asked)
+    await context.store.read(authorize, asked)
     if asked.uid != entry.uid:
         raise missing(Touch.SESSION, entry.uid)
     requests: Idempotency = context.request.app.state.idempotency
@@ -163,7 +163,7 @@ def _of_running(operation: Operation) -> Operation:
         now = await context.store.read(sessions.get, context.uid)
         if now.status != Status.RUNNING:
             raise VersionChanged(f"It has changed since it was read: it is {now.status}, and was running.")
-        return await operation.handler(context)
+        return await operation.handle(context)
 
     return msgspec.structs.replace(operation, handler=handle)
 

@@ -4,7 +4,6 @@ cookie       a random secret, not readable by scripts, sent to this service only
              sites cause. The store has its digest; a browser that is not signed in has one too, for its forms
 form token   a digest of the secret. Every form carries it, so a page of another site cannot send one
 origin       what changes something must come from a page of this service
-host         a name that was not allowed is refused, so that a foreign name cannot be pointed at this address
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.errors import ConfigError, NotAllowed
+from perdure.errors import NotAllowed
 from perdure.ids import digest, new_secret
-from perdure.server.requests.perimeter import is_own_name
 from perdure.server.settings import ServerSettings
 
 PLAIN, SECURE = "perdure", "__Host-perdure"
@@ -78,16 +76,6 @@ def check_origin(request: Request, settings: ServerSettings) -> None:
         is_ours = is_ours and urlsplit(origin).netloc == host
     if not is_ours:
         raise NotAllowed("This request comes from another site.", hint="Use the pages of this service.")
-
-
-def check_host(request: Request, settings: ServerSettings) -> None:
-    """Refuse a host that is no name of this service, also on a Unix socket, which may be forwarded to a port."""
-    given = request.headers.get("host", "")
-    if not settings.behind_proxy and not is_own_name(given, settings):
-        raise ConfigError(
-            f"{given!r:.100} is not a name of this service.", hint="`perdure serve --allow-host NAME` allows one.",
-            status=421,
-        )  # fmt: skip
 
 
 def comes_from_elsewhere(request: Request) -> bool:

@@ -17,6 +17,7 @@ from perdure.domain.identity import Identity
 from perdure.errors import NotAllowed, NotAuthenticated, NotFound
 from perdure.runtime.runtime import Runtime
 from perdure.server.settings import ServerSettings
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import sign_in, token
 
 
@@ -28,24 +29,20 @@ class SignIns:
         self._settings = settings
         self._environment = environment
         self._openid = OpenId(settings)
+        self._own = f"os:{settings.own_uid}"
 
-    async def caller(self, request: Request) -> tuple[Caller, str] | None:
-        """Who is signed in, and the secret of the browser."""
-        secret = cookies.secret_of(request, self._settings)
-        if secret is None:
-            return None
-        found = await self._runtime.store.read(sign_in.get, cookies.stored(secret))
+    def caller(self, tx: StoreTransaction, request: Request, secret: str) -> Caller | None:
+        """Who is signed in with the secret of a browser."""
+        found = sign_in.get(tx, cookies.stored(secret))
         if found is None:
             return None
         if self._is_vouched(found.identity) and found.identity != self._vouched(request):
             return None  # such a sign-in is for that socket, or for that user of the proxy, only
-        who = await self.who_is(found.identity)
-        return None if who is None else (who, secret)
+        return sign_in.caller_of(tx, found.identity, own=self._own)
 
     async def who_is(self, identity: str) -> Caller | None:
         """What an identity may do now."""
-        own = f"os:{self._settings.own_uid}"
-        return await self._runtime.store.read(sign_in.caller_of, identity, own=own)
+        return await self._runtime.store.read(sign_in.caller_of, identity, own=self._own)
 
     async def show(self, request: Request) -> Response:
         """The page with the form."""

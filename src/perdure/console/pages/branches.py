@@ -39,7 +39,6 @@ async def show(context: ConsoleContext) -> Response:
 
 
 async def compare(context: ConsoleContext) -> Response:
-    await context.note_access("transcript", context.uid)
     name, whole = context.given("with"), context.runtime.values.whole
     find = sessions.find if context.caller.may(Verb.READ_SESSION) else find_session_exactly
 
@@ -103,5 +102,5 @@ async def _files(context: ConsoleContext, here: ComparedSide, other: ComparedSid
 
 PAGES = (
     ConsolePage("/sessions/{id}/branches", Verb.READ_SESSION, Touch.SESSION, show),
-    ConsolePage("/sessions/{id}/compare", Verb.READ_SESSION, Touch.SESSION, compare),
+    ConsolePage("/sessions/{id}/compare", Verb.READ_SESSION, Touch.SESSION, compare, shows="transcript"),
 )

@@ -66,9 +66,13 @@ async def recovery(context: ConsoleContext) -> Response:
     session, whole = context.session, context.runtime.values.whole
 
     def read(tx: StoreTransaction) -> list[inbox_item.InboxItem]:
-        return inbox_item.of_session(tx, session, wait.open_of_session(tx, session.uid), context.caller, whole)
+        needs = inbox_item.of_session(tx, session, wait.open_of_session(tx, session.uid), context.caller, whole)
+        inbox_item.will_show(tx, context, needs)
+        return needs
 
-    return await show_page(context, "recovery.html", "recovery", steps=steps, needs=await context.store.read(read))
+    needs = await context.store.read(read)
+    await context.record_reads()
+    return await show_page(context, "recovery.html", "recovery", steps=steps, needs=needs)
 
 
 PAGES = (

@@ -24,7 +24,6 @@ AROUND = 5  # entries before the event
 
 
 async def show(context: ConsoleContext) -> Response:
-    await context.note_access("transcript", context.uid)
     assert context.session is not None
     cursor = context.session.cursor
     number = max(1, min(context.number("number", cursor), cursor))
@@ -68,4 +67,4 @@ def _then(one: timeline.TimelineEntry, state: SessionState) -> timeline.Timeline
     return msgspec.structs.replace(one, effect=effect, attempts=[], output=None)
 
 
-PAGES = (ConsolePage("/sessions/{id}/at", Verb.READ_SESSION, Touch.SESSION, show),)
+PAGES = (ConsolePage("/sessions/{id}/at", Verb.READ_SESSION, Touch.SESSION, show, shows="transcript"),)

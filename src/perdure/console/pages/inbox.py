@@ -22,12 +22,12 @@ async def show(context: ConsoleContext) -> Response:
 
     def read(tx: StoreTransaction) -> tuple[inbox_item.InboxPage, list[InboxItem]]:
         found = inbox_item.page(tx, context.caller, after)
-        return found, inbox_item.items(tx, found, context.caller, whole)
+        needs = inbox_item.items(tx, found, context.caller, whole)
+        inbox_item.will_show(tx, context, needs)
+        return found, needs
 
     found, needs = await context.store.read(read)
-    for one in needs:
-        if one.approval is not None:
-            await context.note_access("approval", one.session.uid, one.approval.id)
+    await context.record_reads()
     return context.show(
         "inbox.html", needs=needs, next=None if found.following is None else encode_key(*found.following),
         is_whole=found.is_whole, is_first=after == WaitKey(), searched=inbox_item.SEARCHED,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from starlette.responses import Response
 
@@ -10,7 +12,6 @@ from perdure.console.live import live_session
 from perdure.console.page import ConsoleContext, ConsolePage
 from perdure.domain.caller import Verb
 from perdure.domain.session import SessionRecord
-from perdure.domain.task import Task
 from perdure.domain.wait import Wait
 from perdure.ids import new_name
 from perdure.runtime.record_edits import reads_messages
@@ -46,37 +47,41 @@ def around(tx: StoreTransaction, uid: str) -> Around:
 async def show_page(context: ConsoleContext, template: str, tab: str, **values: object) -> Response:
     """A page of the session, with its head."""
     about = await context.store.read(around, context.uid)
+    return context.show(template, **head(context, about, tab), **values)
+
+
+def head(context: ConsoleContext, about: Around, tab: str) -> dict[str, Any]:
+    """What every page of a session shows, as far as the caller may see it."""
     related = (about.parent, about.origin)
     parent, origin = (
         one if one is not None and context.caller.may(Verb.READ_SESSION, one) else None for one in related
     )
-    return context.show(
-        template, session=about.session, waits=about.waits, reads_messages=about.reads_messages, parent=parent,
-        origin=origin, unread=about.unread, tab=tab, message_id=new_name("m"), **values,
-    )  # fmt: skip
+    return {
+        "session": about.session, "waits": about.waits, "reads_messages": about.reads_messages, "parent": parent,
+        "origin": origin, "unread": about.unread, "tab": tab, "message_id": new_name("m"),
+    }  # fmt: skip
 
 
 async def show(context: ConsoleContext) -> Response:
-    await context.note_access("transcript", context.uid)
+    """The timeline. What is above it is sent before it is read."""
     through = context.number("through", 0) or None
     whole = context.runtime.values.whole
 
-    def read(tx: StoreTransaction) -> tuple[timeline.Timeline, list[inbox_item.InboxItem], list[Task]]:
-        session = sessions.get(tx, context.uid)
-        waits = wait.open_of_session(tx, context.uid)
-        return (
-            timeline.read(tx, context.uid, session.cursor, whole, through=through),
-            inbox_item.of_session(tx, session, waits, context.caller, whole),
-            task.of_session(tx, context.uid, limit=TASKS),
-        )
+    def read(tx: StoreTransaction) -> dict[str, Any]:
+        about = around(tx, context.uid)
+        needs = inbox_item.of_session(tx, about.session, about.waits, context.caller, whole)
+        inbox_item.will_show(tx, context, needs)
+        return head(context, about, "timeline") | {
+            "timeline": timeline.read(tx, context.uid, about.session.cursor, whole, through=through),
+            "needs": needs, "tasks": task.of_session(tx, context.uid, limit=TASKS),
+        }  # fmt: skip
 
-    lines, asked, tasks = await context.store.read(read)
-    for one in asked:
-        if one.approval is not None:
-            await context.note_access("approval", context.uid, one.approval.id)
-    return await show_page(
-        context, "session.html", "timeline", timeline=lines, needs=asked, tasks=tasks, is_newest=through is None
-    )
+    async def rest() -> dict[str, Any]:
+        found = await context.store.read(read)
+        await context.record_reads()
+        return found
+
+    return context.stream("session.html", rest, session=context.session, is_newest=through is None)
 
 
 async def live(context: ConsoleContext) -> Response:
@@ -85,6 +90,6 @@ async def live(context: ConsoleContext) -> Response:
 
 
 PAGES = (
-    ConsolePage("/sessions/{id}", Verb.READ_SESSION, Touch.SESSION, show),
+    ConsolePage("/sessions/{id}", Verb.READ_SESSION, Touch.SESSION, show, shows="transcript"),
     ConsolePage("/sessions/{id}/live", Verb.READ_SESSION, Touch.SESSION, live, streams=True),
 )

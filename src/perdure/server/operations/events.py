@@ -9,13 +9,13 @@ from typing import Any
 from perdure.domain.caller import Verb
 from perdure.domain.event import Event
 from perdure.errors import ConfigError
-from perdure.server.operation import EVENT_STREAM, Body, Context, Number, Operation, Touch
+from perdure.server.operation import EVENT_STREAM, LAST_EVENT_ID, Body, Context, Number, Operation, Touch
 from perdure.server.page import Limit, Page
 from perdure.server.stream.response import EventStream
 from perdure.server.stream.tail import EventLine
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import event
 
-LAST = "last-event-id"
 LARGEST = 1 << 16  # bytes after which a chunk is sent: a client that takes nothing is noticed by the next one
 WAIT = 2.0  # seconds after which a stream looks at its caller and its heartbeat
 
@@ -27,30 +27,28 @@ class EventQuery(Body, frozen=True):
     limit: Limit = 100
 
 
-async def listing(context: Context) -> Page[Event] | EventStream:
-    """A page, or a stream if the client accepts one."""
+def page(tx: StoreTransaction, context: Context) -> Page[Event]:
     query: EventQuery = context.query
     assert context.session is not None
-    if wants_stream(context):
-        after = last_number(context)
-        check_number(query.after if after is None else after, context.session.cursor)
-        await context.note_read("transcript", detail="stream")
-        return stream(context, query.after if after is None else after)
     check_number(query.after, context.session.cursor)
-    await context.note_read("transcript")
-    found = await context.store.read(event.after, context.uid, query.after, limit=query.limit + 1)
-    kept = found[: query.limit]
-    return Page(kept, str(kept[-1].number) if len(found) > len(kept) else None)
+    found = event.after(tx, context.uid, query.after, limit=query.limit)
+    has_more = bool(found) and found[-1].number < context.session.cursor
+    return Page(found, str(found[-1].number) if has_more else None)
 
 
-def wants_stream(context: Context) -> bool:
-    headers = context.request.headers
-    return LAST in headers or EVENT_STREAM in headers.get("accept", "")
+async def follow(context: Context) -> EventStream:
+    """The stream instead of the page."""
+    query: EventQuery = context.query
+    assert context.session is not None
+    after = last_number(context)
+    check_number(query.after if after is None else after, context.session.cursor)
+    await context.note_read("transcript", detail="stream")
+    return stream(context, query.after if after is None else after)
 
 
 def last_number(context: Context) -> int | None:
     """The number of the last event that the client has."""
-    given = context.request.headers.get(LAST, "").strip()
+    given = context.request.headers.get(LAST_EVENT_ID, "").strip()
     if not given:
         return None
     if not (given.isascii() and given.isdigit() and len(given) <= 15):
@@ -97,7 +95,8 @@ async def live(context: Context) -> EventStream:
 OPERATIONS = (
     Operation(
         name="events.list", method="GET", path="/v1/sessions/{id}/events", verb=Verb.READ_SESSION,
-        touches=Touch.SESSION, handler=listing, answer=Page[Event], query=EventQuery, also_streams=True,
+        touches=Touch.SESSION, read=page, shows="transcript", handler=follow, answer=Page[Event], query=EventQuery,
+        also_streams=True,
         summary="The events of a session in order, after a number: a page, or a stream without end.",
     ),
     Operation(

@@ -26,7 +26,8 @@ from perdure.runtime.start_options import ConflictWord, StartOptions
 from perdure.server.authorization import Sight, owner_of_start
 from perdure.server.operation import Body, Context, Ids, Number, Operation, Touch
 from perdure.server.page import Page, PageQuery, decode_key, encode_key, keyed_page
-from perdure.store.moves import page
+from perdure.store.move import StoreTransaction
+from perdure.store.moves import page, wait
 from perdure.store.moves import session as sessions
 
 PAGE = 100
@@ -138,8 +139,9 @@ async def failed(context: Context) -> Page[SessionRecord]:
     return await keyed_page(context, Sight(context), page.failed_sessions, (int, str), wanted=wanted)
 
 
-async def get(context: Context) -> SessionView:
-    return await context.runtime.get(context.uid)
+def get(tx: StoreTransaction, context: Context) -> SessionView:
+    assert context.session is not None
+    return context.runtime.queries.view(context.session, wait.open_of_session(tx, context.uid))
 
 
 async def again(context: Context, _: Ids) -> SessionView:
@@ -260,7 +262,7 @@ OPERATIONS = (
     ),
     Operation(
         name="sessions.get", method="GET", path="/v1/sessions/{id}", verb=Verb.READ_SESSION, touches=Touch.SESSION,
-        handler=get, answer=SessionView, summary="A session with its open waits, by its id or a unique prefix.",
+        read=get, answer=SessionView, summary="A session with its open waits, by its id or a unique prefix.",
     ),
     Operation(
         name="sessions.fork", method="POST", path="/v1/sessions/{id}/fork", verb=Verb.START_SESSION,

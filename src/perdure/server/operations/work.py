@@ -136,7 +136,7 @@ async def upload(context: Context) -> Uploaded:
 
 
 async def _again(context: Context, _: Ids) -> Any:
-    return await context.operation.handler(context)
+    return await context.operation.handle(context)
 
 
 OPERATIONS = (

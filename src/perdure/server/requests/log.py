@@ -9,11 +9,11 @@ import asyncio
 import logging
 import re
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.domain.caller import Caller
 from perdure.ids import new_uid
+from perdure.server.requests.headers import header
 
 logger = logging.getLogger("perdure.server")
 _REQUEST_ID = re.compile(r"(?!prd_)[A-Za-z0-9._-]{1,64}")
@@ -35,24 +35,24 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        state, began = scope.setdefault("state", {}), asyncio.get_running_loop().time()
-        given = Headers(scope=scope).get("x-request-id", "")
+        state, loop = scope.setdefault("state", {}), asyncio.get_running_loop()
+        began = loop.time()
+        given = header(scope, b"x-request-id") or ""
         state["request_id"] = id = given if _REQUEST_ID.fullmatch(given) else new_uid()
-        state["caller"], state["operation"], status = None, None, NONE
+        state["caller"] = state["operation"] = state["status"] = None
+        headers = [*HEADERS, (b"x-request-id", id.encode())]
 
         async def answer(message: Message) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = str(message["status"])
-                present = {name.lower() for name, _ in message["headers"]}
-                more = [*HEADERS, (b"x-request-id", id.encode())]
-                message["headers"] = [*message["headers"], *(one for one in more if one[0] not in present)]
+                state["status"], given = message["status"], message["headers"]
+                present = {name for name, _ in given}
+                message["headers"] = [*given, *(one for one in headers if one[0] not in present)]
             await send(message)
 
         try:
             await self._app(scope, receive, answer)
         finally:
-            taken = asyncio.get_running_loop().time() - began
+            taken, status = loop.time() - began, NONE if state["status"] is None else str(state["status"])
             scope["app"].state.request_metrics.add(state["operation"] or NONE, status, taken)
             if logger.isEnabledFor(logging.INFO):
                 caller: Caller | None = state["caller"]
