@@ -20,10 +20,13 @@ from perdure.store.move import StoreTransaction
 from perdure.store.moves import access, event, session
 
 if TYPE_CHECKING:  # `ls` and `show` must start fast, and do without the runtime
+    from asyncio import AbstractEventLoop
+
     from perdure.runtime.runtime import Runtime
     from perdure.runtime.workers.liveness import WorkerLocks
 
 T = TypeVar("T")
+LoopFactory = Callable[[], "AbstractEventLoop"]
 MANY = 1_000_000
 
 
@@ -82,7 +85,9 @@ def inspect_store(shell: Shell) -> Iterator[read_access.StoreReader]:
         yield found
 
 
-def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, create: bool = False) -> T:
+def run_with_runtime(
+    shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, create: bool = False, loop: LoopFactory | None = None
+) -> T:
     """Open the store with a runtime, and await `work`.
 
     Without `create` the store is inspected first, because opening would create it and migrate it.
@@ -115,7 +120,8 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
             runtime.worker_about |= announced_settings(shell)
             return await work(runtime)
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(main())
 
 
 def read_list(

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from perdure.cli.shell import Shell, by_option, command
-from perdure.cli.store_access import run_with_runtime
+from perdure.cli.store_access import LoopFactory, run_with_runtime
 from perdure.control.supervisor.notification import WORKER, ManagerNotifier, take_notifier
 from perdure.errors import PerdureError
 from perdure.runtime.runtime import Runtime
@@ -48,7 +48,14 @@ def service(shell: Shell, name: str, parent: str | None, plan: str | None) -> in
             running.result()
         return 0
 
-    return run_with_runtime(shell, work)
+    return run_with_runtime(shell, work, loop=None if plan is None else fast_loop())
+
+
+def fast_loop() -> LoopFactory | None:
+    """The event loop of uvicorn, which is faster where uvloop is installed."""
+    from uvicorn.loops.auto import auto_loop_factory
+
+    return auto_loop_factory()
 
 
 async def run_http(runtime: Runtime, plan: str, parent: str | None) -> None:
