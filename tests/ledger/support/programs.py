@@ -14,6 +14,7 @@ from perdure.testing import SinkClient, SinkRefused
 
 Receipt = dict[str, str]
 SHORT = "20ms"
+ENOUGH = 20  # attempts: on a busy machine, the short leases of the sweeps end again and again
 SLOW = "LEDGER_SLOW"
 
 
@@ -22,12 +23,12 @@ def look(call: Call, n: int) -> int:
     return n + 1
 
 
-@tool(replay="idempotent", inflight=SHORT, retry=5)
+@tool(replay="idempotent", inflight=SHORT, retry=ENOUGH)
 def charge(call: Call, n: int) -> Receipt:
     return _post(call.key, {"charge": n})
 
 
-@tool(replay="probe", inflight=SHORT, retry=5, safe_errors=(SinkRefused,))
+@tool(replay="probe", inflight=SHORT, retry=ENOUGH, safe_errors=(SinkRefused,))
 def comment(call: Call, n: int) -> Receipt:
     return _post(None, {"comment": n}, call.key)
 
@@ -37,7 +38,7 @@ def _(call: Call, n: int) -> Outcome:
     return _found(call)
 
 
-@tool(replay="compensate", inflight=SHORT, retry=5)
+@tool(replay="compensate", inflight=SHORT, retry=ENOUGH)
 def book(call: Call, n: int) -> Receipt:
     return _post(None, {"book": n}, call.key)
 
@@ -62,7 +63,7 @@ def debit(tx: perdure.Transaction, account: str, cents: int) -> int:
     return total
 
 
-@tool(replay="probe", inflight=SHORT, retry=5, gate=perdure.Gate("merge"))
+@tool(replay="probe", inflight=SHORT, retry=ENOUGH, gate=perdure.Gate("merge"))
 def merge(call: Call, n: int) -> Receipt:
     return _post(None, {"merge": n}, call.key)
 
@@ -77,7 +78,7 @@ def announce(call: Call, n: int) -> Receipt:
     return _post(None, {"announce": n}, call.key)
 
 
-@tool(replay="compensate", inflight=SHORT, retry=5)
+@tool(replay="compensate", inflight=SHORT, retry=ENOUGH)
 def book_keyed(call: Call, n: int) -> Receipt:
     return _post(call.key, {"book": n})
 
