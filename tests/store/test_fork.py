@@ -273,7 +273,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_signal_at_the_birth_of_a_child_does_not_keep_it_from_forgetting() -> None:
+def test_a_signal_during_a_fork_does_not_stop_the_child_from_forgetting() -> None:
     """What the handler of Ctrl-C raised there was ignored: the child kept the locks of its parent, and ran on."""
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.stderr) == ("interrupted after it forgot all set()\n", "")
