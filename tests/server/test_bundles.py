@@ -6,7 +6,7 @@ import io
 import json
 import threading
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -16,7 +16,7 @@ from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 from perdure.testing.proxy import wait_until
 from tests.seed import sample
-from tests.server.support.service import Service
+from tests.server.support.service import PATIENCE, Service
 
 KEY = {"Idempotency-Key": "key-1"}
 MANIFEST = "manifest.json"
@@ -81,36 +81,45 @@ def test_another_copy_is_another_session_and_takes_no_id(owner: httpx.Client, bu
 
 
 @pytest.mark.databases("sqlite")
-def test_an_export_takes_as_long_as_it_needs(store: Store) -> None:
+def test_an_export_takes_as_long_as_it_needs(service: Service, owner: httpx.Client, store: Store) -> None:
     """The session may be sealed already when the time of other requests is over."""
-    service = Service(store, patience=1)
+    body = {"program": "service_question", "arguments": {"text": "?"}, "id": "question"}
+    uid = owner.post("/v1/sessions", json=body).json()["uid"]
+    impatient = Service(store, is_first=False, patience=1)
     go_on, is_held = threading.Event(), threading.Event()
+    exports: list[Future[httpx.Response]] = []
 
     @plain_move
     def hold(_tx: StoreTransaction) -> None:
         is_held.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
 
     try:
-        owner, other = service.client("olga"), service.client("ada", "operator")
-        body = {"program": "service_question", "arguments": {"text": "?"}, "id": "question"}
-        uid = owner.post("/v1/sessions", json=body).json()["uid"]
+        owner, other = impatient.client("olga"), impatient.client("ada", "operator")
+        in_flight = impatient.app.state.idempotency.in_flight
+
+        def is_under_way() -> bool:
+            """Whether an export is carried out; it is sent again if it was not admitted within a second."""
+            if not exports or exports[-1].done():
+                path = "/v1/sessions/question/export"
+                exports.append(pool.submit(owner.post, path, json={"move": True}, headers=KEY))
+            return bool(in_flight)
+
         with ThreadPoolExecutor(2) as pool:
             held = pool.submit(store.write_now, hold())
-            assert is_held.wait(60)
-            export = pool.submit(owner.post, "/v1/sessions/question/export", json={"move": True}, headers=KEY)
-            in_flight = service.app.state.idempotency.in_flight
-            wait_until(lambda: bool(in_flight), "the export waits for the store")
+            assert is_held.wait(PATIENCE)
+            wait_until(is_under_way, "the export waits for the store")
             late = other.post("/v1/sessions/question/rename", json={"title": "x"})
             assert (late.status_code, "longer than 1 seconds" in late.json()["detail"]) == (503, True)
-            assert not export.done()
+            assert not exports[-1].done()
             go_on.set()
             held.result()
-            assert (export.result().status_code, MANIFEST in read_names(export.result().content)) == (200, True)
+            export = exports[-1].result()
+            assert (export.status_code, MANIFEST in read_names(export.content)) == (200, True)
         assert store.read_now(sessions.get, uid).sealed_at is not None
     finally:
         go_on.set()
-        service.close()
+        impatient.close()
 
 
 def read_names(bundle: bytes) -> list[str]:

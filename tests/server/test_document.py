@@ -19,7 +19,7 @@ from perdure.server.operation import EVENT_STREAM, Operation
 from perdure.server.operations import TABLE
 from perdure.store.store import Store
 from tests.seed import SEED, sample
-from tests.server.support.service import Service
+from tests.server.support.service import PATIENCE, Service
 from tests.server.support.world import World
 
 IS_LONG = "PERDURE_SOAK" in os.environ
@@ -91,7 +91,7 @@ def _try(
 
 def _validated(case: Any, address: str) -> str | None:
     """What is wrong with an answer: its status, media type, headers or body."""
-    answer = case.call(base_url=address)
+    answer = case.call(base_url=address, timeout=PATIENCE)
     if answer.status_code >= 500 and answer.status_code not in (503, 507):
         return str(answer.status_code)
     try:

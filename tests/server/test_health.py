@@ -22,11 +22,19 @@ from tests.server.support.tokens import a_token
 from tests.store.support.sessions import raw
 
 PAGES = ("/healthz", "/readyz")
+SLOW = "has not answered for"
 
 
 @program
 async def health_asks(s: Session) -> object:
     return await s.ask("Now?")
+
+
+async def answered(client: httpx.AsyncClient, page: str) -> httpx.Response:
+    """What a page says of a store that is there; asked again while it only took too long."""
+    while SLOW in (answer := await client.get(page)).text:
+        pass
+    return answer
 
 
 @asynccontextmanager
@@ -39,7 +47,8 @@ async def service(runtime: perdure.Runtime) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.mark.databases("sqlite", "postgres")
 async def test_health_and_readiness_need_no_token(target: str) -> None:
     async with perdure.open(target) as runtime, service(runtime) as client:
-        found = [await client.get(page, headers={"Authorization": "Bearer wrong"}) for page in ("/livez", *PAGES)]
+        client.headers["authorization"] = "Bearer wrong"
+        found = [await answered(client, page) for page in ("/livez", *PAGES)]
         assert [one.status_code for one in found] == [200, 200, 200]
         assert found[2].json()["schema"] > 0
 
@@ -53,7 +62,7 @@ async def test_file_that_is_gone_is_unhealthy_until_it_is_back(folder: Path) -> 
             assert (gone.status_code, gone.json()["code"], gone.json()["retry"]) == (503, "store-unavailable", True)
         assert (await client.get("/livez")).status_code == 200
         (folder / "elsewhere").rename(path)
-        assert [(await client.get(page)).status_code for page in PAGES] == [200, 200]
+        assert [(await answered(client, page)).status_code for page in PAGES] == [200, 200]
 
 
 @pytest.mark.slow
@@ -61,14 +70,14 @@ async def test_file_that_is_gone_is_unhealthy_until_it_is_back(folder: Path) -> 
 async def test_server_that_is_gone_is_unhealthy_until_it_is_back() -> None:
     with PostgresServer(MEMORY) as server:
         async with perdure.open(server.create_database("health")) as runtime, service(runtime) as client:
-            assert (await client.get("/healthz")).status_code == 200
+            assert (await answered(client, "/healthz")).status_code == 200
             server.kill()
             for page in PAGES:
                 gone = await client.get(page)
                 assert (gone.status_code, gone.json()["code"]) == (503, "store-unavailable")
             server.start()
             for page in PAGES:
-                assert (await client.get(page)).status_code == 200
+                assert (await answered(client, page)).status_code == 200
 
 
 @pytest.mark.databases("sqlite", "postgres")
@@ -117,12 +126,12 @@ def newer_store(store: Store, target: str, statement: str) -> None:
 @pytest.mark.databases("sqlite", "postgres")
 async def test_a_schema_that_this_version_cannot_use_is_not_ready(store: Store, target: str) -> None:
     async with perdure.open(target) as runtime, service(runtime) as client:
-        assert (await client.get("/readyz")).status_code == 200
+        assert (await answered(client, "/readyz")).status_code == 200
         newer = str(migrate.known() + 1)
         newer_store(
             store, target, f"update meta set value = '{newer}' where key in ('schema_version', 'compatible_from')"
         )
-        found = await client.get("/readyz")
+        found = await answered(client, "/readyz")
         assert (found.status_code, found.json()["code"]) == (503, "store-unavailable")
         assert f"The store has schema {newer}" in found.json()["detail"]
 

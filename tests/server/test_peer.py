@@ -18,6 +18,7 @@ from perdure.server.protocol import peer_uid
 from tests.agent.support.requirements import need_landlock
 from tests.agent.support.sandbox_run import SandboxedFolder
 from tests.client.support.service import service
+from tests.server.support.service import PATIENCE
 
 CONNECT = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(1); print('connected')"
 
@@ -48,6 +49,6 @@ async def test_a_rebound_name_is_refused_on_a_forwarded_socket(target: str, fold
     """The browser of the person who forwards the socket would be this person, for every page that is open in it."""
     async with perdure.open(target) as runtime, service(runtime, str(folder / "sock")):
         peer = httpx.AsyncHTTPTransport(uds=str(folder / "sock"))
-        async with httpx.AsyncClient(base_url="http://perdure", transport=peer) as here:
+        async with httpx.AsyncClient(base_url="http://perdure", transport=peer, timeout=PATIENCE) as here:
             for host, status in (("evil.example.org:8080", 421), ("localhost:8080", 200), ("perdure", 200)):
                 assert (await here.get("/v1/self", headers={"Host": host})).status_code == status

@@ -119,8 +119,8 @@ def test_a_session_moves_by_its_bundle(service: Service, owner: httpx.Client) ->
     assert service.client("bob", "operator", scopes=("queue:a",)).post("/v1/import").status_code == 403
 
 
-def test_a_bundle_that_would_grow_or_does_not_come_is_refused(store: Store) -> None:
-    service = Service(store, slow=0.2, largest_bundle=100_000)
+def test_a_bundle_that_would_grow_is_refused(store: Store) -> None:
+    service = Service(store, largest_bundle=100_000)
     try:
         owner, zipped = service.client("olga"), {"Content-Type": "application/zip"}
         made = io.BytesIO()
@@ -129,6 +129,14 @@ def test_a_bundle_that_would_grow_or_does_not_come_is_refused(store: Store) -> N
         refused = owner.post("/v1/import", content=made.getvalue(), headers=zipped)
         assert (refused.status_code, refused.json()["code"]) == (422, "bundle-invalid")
         assert owner.post("/v1/import", content=b"x" * 100_001, headers=zipped).status_code == 413
+    finally:
+        service.close()
+
+
+def test_a_bundle_that_does_not_come_is_refused(store: Store) -> None:
+    service = Service(store, slow=0.2)
+    try:
+        owner = service.client("olga")
         host, _, port = service.address.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port)), timeout=180) as slow:
             head = f"POST /v1/import HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/zip\r\n"

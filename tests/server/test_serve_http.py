@@ -14,6 +14,8 @@ import pytest
 
 from perdure.testing.proxy import wait_until
 from tests.control.supervisor.support.deployment import COMMAND, Deployment
+from tests.control.supervisor.test_supervisor import is_running
+from tests.server.support.service import PATIENCE
 
 ONE = ("serve", "--workers", "1", "--port", "0", "--json")
 
@@ -50,17 +52,20 @@ def running_http_process(deployment: Deployment) -> int:
 def test_service_answers_on_both_sockets_and_survives_its_kill(deployment: Deployment) -> None:
     served = deployment.start(*ONE, "--socket", str(deployment.folder / "sock"))
     address, unix = started(deployment)["addresses"]
-    with httpx.Client(base_url=address, timeout=60) as there:
-        assert there.get("/readyz").json()["status"] == "ready"  # the socket was open before the process answers
+    with httpx.Client(base_url=address, timeout=PATIENCE) as there:
+        assert there.get("/livez").json() == {"status": "ok"}  # the socket was open before the process answers
+        wait_until(lambda: there.get("/readyz").json()["status"] == "ready", "the store answers in time")
         assert there.get("/v1/self").status_code == 401
     peer = httpx.HTTPTransport(uds=unix.removeprefix("unix:"))
-    with httpx.Client(base_url="http://perdure", transport=peer, timeout=60) as here:
+    with httpx.Client(base_url="http://perdure", transport=peer, timeout=PATIENCE) as here:
         assert here.get("/v1/self").json()["identity"] == f"os:{os.getuid()}"
-        os.kill(running_http_process(deployment), signal.SIGKILL)
-    with httpx.Client(base_url=address, timeout=60) as there:
-        assert there.get("/healthz").json() == {"status": "ok"}  # the request waited for the next process
+        os.kill(killed := running_http_process(deployment), signal.SIGKILL)
+        wait_until(lambda: not is_running(killed), "the process has ended")  # until then it could accept
+    with httpx.Client(base_url=address, timeout=PATIENCE) as there:
+        assert there.get("/livez").json() == {"status": "ok"}  # the request waited for the next process
+        wait_until(lambda: there.get("/healthz").json() == {"status": "ok"}, "the store answers in time")
     served.terminate()
-    assert served.wait(60) == 0
+    assert served.wait(PATIENCE) == 0
     assert not (deployment.folder / "sock").exists()
 
 

@@ -11,6 +11,7 @@ import pytest
 from perdure.server import protocol
 from perdure.server.stream.response import HEARTBEAT
 from perdure.store.store import Store
+from perdure.testing.proxy import wait_until
 from tests.server.support.service import Service
 from tests.server.test_session_operations import start
 from tests.server.test_streams import STREAM
@@ -94,7 +95,7 @@ def test_paths_under_a_root_path_are_those_of_the_service(store: Store) -> None:
             assert stranger.get(path).status_code in (401, 404, 303), path
             assert "olga" not in stranger.get(path).text
         assert stranger.get("/v1/self").status_code == 401
-        assert stranger.get("/readyz").json()["status"] == "ready"
+        wait_until(lambda: stranger.get("/readyz").json()["status"] == "ready", "the store answers in time")
         moved: httpx.Response = stranger.get("/sessions")
         assert moved.headers["location"].startswith("/tools/perdure/sign-in?")
     finally:

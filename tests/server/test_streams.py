@@ -17,7 +17,7 @@ from perdure.server.operation import EVENT_STREAM
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 from perdure.testing.proxy import wait_until
-from tests.server.support.service import Service
+from tests.server.support.service import PATIENCE, Service
 from tests.server.test_session_operations import start
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -79,7 +79,7 @@ def test_history_is_handed_over_to_live_without_gap_or_repetition(service: Servi
     for one in (*readers, writer):
         one.start()
     for one in (*readers, writer):
-        one.join(120)
+        one.join(PATIENCE)
     assert sorted(found, key=len) == [list(range(first + 1, cursor + 61)) for first in (cursor, 7, 0)]
 
 
@@ -143,30 +143,33 @@ def test_a_stream_ends_with_the_service_and_is_continued(service: Service, owner
 
 
 @pytest.mark.databases("sqlite")
-def test_a_client_that_takes_nothing_is_dropped(store: Store) -> None:
-    service = Service(store, slow=0.1, heartbeat=0.1)
+def test_a_client_that_takes_nothing_is_dropped(service: Service, owner: httpx.Client, store: Store) -> None:
+    uid = str(start(owner, "service_inbox", "m", arguments={"label": "x"})["uid"])
+    impatient = Service(store, is_first=False, slow=0.1, heartbeat=0.1)
     try:
-        owner = service.client("olga")
-        uid = str(start(owner, "service_inbox", "m", arguments={"label": "x"})["uid"])
-        for _ in range(40):
-            found = store.read_now(sessions.get, uid)
-            store.write_now(
-                sessions.describe(uid, "ada", expected=found.version, title=f"{found.version}" + "x" * 99_000)
-            )
-        host, _, port = service.address.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port))) as slow:
+        owner = impatient.client("olga")
+        host, _, port = impatient.address.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as slow:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             head = f"GET /v1/sessions/m/events HTTP/1.1\r\nHost: {host}\r\nAccept: {EVENT_STREAM}\r\n"
             slow.sendall(f"{head}Authorization: {owner.headers['authorization']}\r\n\r\n".encode())
-            streams = service.app.state.admission._streams
-            wait_until(lambda: sum(streams.values()) == 1, "the stream began")
-            wait_until(lambda: not streams, "the stream was dropped")
+            assert slow.recv(12) == b"HTTP/1.1 200"  # and no more
+            streams = impatient.app.state.admission._streams
+
+            def is_dropped() -> bool:
+                """Whether the stream has ended; the system keeps megabytes for a client, so there is always more."""
+                found = store.read_now(sessions.get, uid)
+                title = f"{found.version}" + "x" * 99_000
+                store.write_now(sessions.describe(uid, "ada", expected=found.version, title=title))
+                return not streams
+
+            wait_until(is_dropped, "the stream was dropped")
         rename(store, uid, 1)
         cursor = store.read_now(sessions.get, uid).cursor
         with reading(owner, "/v1/sessions/m/events", **{"Last-Event-ID": str(cursor - 1)}) as lines:
             assert next(lines)["id"] == cursor  # it can come back
     finally:
-        service.close()
+        impatient.close()
 
 
 def test_a_caller_has_a_limited_number_of_streams(store: Store) -> None:

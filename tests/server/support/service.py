@@ -28,7 +28,7 @@ from perdure.store.store import Store
 
 T = TypeVar("T")
 OWNER = "olga"
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 class _Server(uvicorn.Server):
@@ -61,7 +61,7 @@ class Service:
             self.address = "http://perdure"
         config = uvicorn.Config(
             around(self.app), http=ServiceProtocol, ws="none", root_path=made.root_path, lifespan="off",
-            log_config=None, access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
+            log_config=None, access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=60,
         )  # fmt: skip
         self._server = _Server(config)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -115,7 +115,7 @@ class Service:
         for one in self._clients:
             one.close()
         self.stop()
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         for each in self._runtimes:
             each.leave()
