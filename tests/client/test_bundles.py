@@ -16,6 +16,7 @@ from perdure.errors import ConfigError, PerdureError
 from perdure.interchange.bundle import MANIFEST
 from tests.client.support.cutting_proxy import cutting_proxy
 from tests.client.support.service import service
+from tests.server.support.service import PATIENCE
 from tests.server.support.tokens import a_token
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -30,7 +31,7 @@ async def test_session_is_moved_from_one_service_to_another(target: str, folder:
     async with perdure.open(target) as here, service(here) as url, cutting_proxy(url) as proxy:
         await here.run((await here.start(carried.bind(n=4), id="c")).id)
         bundle = folder / "c.zip"
-        async with perdure.connect(proxy.address, await a_token(here, Role.OWNER), patience=5) as there:
+        async with perdure.connect(proxy.address, await a_token(here, Role.OWNER), patience=PATIENCE) as there:
             proxy.lose_answers, proxy.spoil_bundles = 1, 1
             done = await there.export("c", bundle, move=True)
             assert (proxy.spoil_bundles, done.sha256) == (0, sha256(bundle.read_bytes()).hexdigest())
@@ -42,7 +43,7 @@ async def test_session_is_moved_from_one_service_to_another(target: str, folder:
             await there.export("c", copied, move=True)
             assert zipfile.ZipFile(copied).namelist() == zipfile.ZipFile(bundle).namelist()
     async with perdure.open(folder / "other.db") as here, service(here) as url, cutting_proxy(url) as proxy:
-        async with perdure.connect(proxy.address, await a_token(here, Role.OWNER), patience=5) as there:
+        async with perdure.connect(proxy.address, await a_token(here, Role.OWNER), patience=PATIENCE) as there:
             proxy.lose_answers = 1
             found = (await there.import_(bundle)).imported
             assert (found.session.id, found.mode, found.source.id) == ("c", "move", "c")
@@ -56,7 +57,7 @@ async def test_session_is_moved_from_one_service_to_another(target: str, folder:
 
 async def test_torn_bundle_is_refused_by_both_sides(target: str, folder: Path) -> None:
     async with perdure.open(target) as here, service(here) as url:
-        async with perdure.connect(url, await a_token(here, Role.OWNER), patience=5) as there:
+        async with perdure.connect(url, await a_token(here, Role.OWNER), patience=PATIENCE) as there:
             (folder / "torn.zip").write_bytes(b"PK")
             with pytest.raises(NotFound):
                 await there.import_(folder / "torn.zip")

@@ -23,6 +23,7 @@ from perdure.runtime.stream.events import QuestionOpened, StreamEvent, TextDelta
 from perdure.store.moves import notification
 from tests.client.support.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.client.support.service import self_signed, service
+from tests.server.support.service import PATIENCE
 from tests.server.support.tokens import a_token
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -53,14 +54,14 @@ async def remote_save(s: Session) -> None:
 async def both(target: str, role: Role = Role.OWNER) -> AsyncIterator[tuple[Runtime, Runtime]]:
     """The runtime beside the store, and one over a service of it."""
     async with perdure.open(target) as here, service(here) as url:
-        async with perdure.connect(url, await a_token(here, role), patience=5) as there:
+        async with perdure.connect(url, await a_token(here, role), patience=PATIENCE) as there:
             yield here, there
 
 
 @asynccontextmanager
 async def through_proxy(target: str) -> AsyncIterator[tuple[Runtime, Runtime, CuttingProxy]]:
     async with perdure.open(target) as here, service(here) as url, cutting_proxy(url) as proxy:
-        async with perdure.connect(proxy.address, await a_token(here, Role.OWNER), patience=5) as there:
+        async with perdure.connect(proxy.address, await a_token(here, Role.OWNER), patience=PATIENCE) as there:
             yield here, there, proxy
 
 
@@ -261,14 +262,14 @@ async def test_stream_is_that_of_the_runtime_beside_the_store(target: str) -> No
             return seen
 
         watching = asyncio.ensure_future(watch())
-        await asyncio.wait_for(asked_there.wait(), 60)
+        await asyncio.wait_for(asked_there.wait(), PATIENCE)
         assert proxy.cut_streams() > 0
         await here.answer((await here.get("r")).waits[0].id, "yes")
         await here.run("r")
         (asked,) = [one async for one in here.approvals()]
         await here.approve(asked.id, by="ada")
         await here.run("r")
-        assert await asyncio.wait_for(watching, 60) == [one async for one in here.stream("r")]
+        assert await asyncio.wait_for(watching, PATIENCE) == [one async for one in here.stream("r")]
 
 
 async def test_stream_has_the_live_text_of_the_model(target: str) -> None:
@@ -283,7 +284,7 @@ async def test_stream_has_the_live_text_of_the_model(target: str) -> None:
         file = await asyncio.to_thread(LiveTextFile, folder / view.uid, LiveTextHeader("call", cursor))
         await asyncio.to_thread(file.append, "Hello")
         try:
-            first = await asyncio.wait_for(anext(found), 60)
+            first = await asyncio.wait_for(anext(found), PATIENCE)
         finally:
             file.close(recorded=True)
             await found.aclose()
@@ -402,7 +403,7 @@ async def test_followed_events_have_no_gap_over_cut_connections(target: str) -> 
         (wanted,) = [one async for one in here.approvals()]
         await here.approve(wanted.id, by="ada")
         await here.run("r")
-        await asyncio.wait_for(following, 60)
+        await asyncio.wait_for(following, PATIENCE)
         assert seen == list(range(1, (await here.get("r")).cursor + 1))
 
 

@@ -41,7 +41,7 @@ def generate(service: Service, folder: Path) -> Path:
     for name in FILES:
         shutil.copy(SOURCE / name, folder / name)
     (folder / "node_modules").symlink_to(packages / "node_modules")
-    document = httpx.get(f"{service.address}/openapi.json", trust_env=False)
+    document = httpx.get(f"{service.address}/openapi.json", trust_env=False, timeout=PATIENCE)
     (folder / "service.json").write_text(document.text)
     node(folder, "node_modules/openapi-typescript/bin/cli.js", "service.json", "--output", "service.ts", *OPTIONS)
     return folder

@@ -11,13 +11,14 @@ ENTRY = b"PK\3\4"  # how a file in a bundle begins
 
 
 class CuttingProxy:
-    """Forwards bytes. `lose_answers` more answers to a POST are dropped with their connections, after the service has
-    carried the request out; `cut_streams()` cuts what is open."""
+    """Forwards bytes. `lose_answers` more answers to a POST, and every one of `lose_every`, are dropped with
+    their connections, after the service has carried the request out; `cut_streams()` cuts what is open."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
         self._writers: set[asyncio.StreamWriter] = set()
-        self.lose_answers = 0
+        self.lose_answers = self.lose_every = 0
+        self.answers = self.lost = 0  # to a POST that came from the service, and those that were dropped
         self.spoil_bundles = 0  # more bundles of which a byte is changed on the way
         self.posts = 0  # that have come
         self.keys: list[str] = []  # the Idempotency-Key of each POST
@@ -33,6 +34,14 @@ class CuttingProxy:
         for one in cut:
             one.transport.abort()
         return len(cut)
+
+    def _loses(self) -> bool:
+        """Whether the answer that has come is dropped."""
+        self.answers += 1
+        is_lost = self.lose_answers > 0 or (self.lose_every > 0 and self.answers % self.lose_every == 0)
+        self.lose_answers -= self.lose_answers > 0
+        self.lost += is_lost
+        return is_lost
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
@@ -52,8 +61,7 @@ class CuttingProxy:
         async def answers() -> None:
             nonlocal posts
             while data := await there_reader.read(65536):
-                if posts and self.lose_answers:
-                    self.lose_answers -= 1
+                if posts and self._loses():
                     writer.transport.abort()
                     return
                 posts = 0

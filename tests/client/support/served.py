@@ -9,10 +9,11 @@ import signal
 
 import perdure
 from perdure.domain.principal import Role
+from tests.client.support.cutting_proxy import CuttingProxy
 from tests.control.supervisor.support.deployment import Deployment
 from tests.server.support.tokens import a_token
 
-KILLS = 2
+KILLS, FEW = 2, 4
 
 
 async def token_for(served: Deployment, role: Role = Role.OWNER) -> str:
@@ -32,14 +33,16 @@ def http_process(served: Deployment) -> int:
     return found[0].pid or 0 if found else 0
 
 
-async def kill_again_and_again(served: Deployment, kills: int = KILLS) -> None:
-    """Kill the process that answers, each time when the next one runs."""
+async def kill_again_and_again(served: Deployment, proxy: CuttingProxy, kills: int = KILLS) -> None:
+    """Kill the process that answers, each time when the next one runs and requests come through the proxy."""
     killed = 0
     for _ in range(kills):
         pid = 0
         while pid in (0, killed):
             await asyncio.sleep(0.05)
             pid = await asyncio.to_thread(http_process, served)
-        await asyncio.sleep(0.2)  # so that requests are under way
+        came = proxy.posts
+        while proxy.posts < came + FEW:
+            await asyncio.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
         killed = pid

@@ -42,7 +42,7 @@ async def service(runtime: Runtime, path: str | None = None, tls: tuple[str, str
     secure: dict[str, Any] = {"ssl_certfile": tls[0], "ssl_keyfile": tls[1]} if tls else {}
     config = uvicorn.Config(
         app, http=ServiceProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
-        timeout_graceful_shutdown=1, **secure,
+        timeout_graceful_shutdown=60, **secure,
     )  # fmt: skip
     server = _Server(config)
     running = asyncio.ensure_future(server.serve(sockets=[listener]))

@@ -21,7 +21,7 @@ from tests.client.worker.support import remote_app
 from tests.client.worker.support.moments import Interceptor, bodies, start_worker
 from tests.server.support.service import OWNER, Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.databases("sqlite", "postgres")]
+pytestmark = [pytest.mark.slow, pytest.mark.databases("sqlite", "postgres")]
 PATIENCE = 180.0
 
 
@@ -88,19 +88,25 @@ def test_no_act_begins_after_the_lease_although_the_answer_came_late(
     interceptor.held = frozenset({"effect.plan_and_dispatch", "lease.renew"})
     begin(work_service, "late", remote_app.remote_once.bind(page="late"))
     uid = real_store.read_now(session.find, "late").uid
+
+    def outcomes() -> list[str | None]:
+        (done,) = real_store.read_now(effect.of_session, uid)
+        return [one.outcome for one in real_store.read_now(attempts_of, uid, done.id)]
+
     process = start_worker(work_service.address, token, folder, PERDURE_SINK=outside.url, PERDURE_LEASE="2s")
     try:
         wait_until(lambda: bool(real_store.read_now(effect.of_session, uid)), "it is dispatched", PATIENCE)
         until = real_store.read_now(session.get, uid).lease_until or 0
         wait_until(lambda: real_store.clock.now() > until + SECOND, "the lease has ended", PATIENCE)
+        interceptor.held = frozenset({"lease.renew"})  # one that arrives now would make the lease current again
+        wait_until(lambda: outcomes()[0] is not None, "the first attempt has an outcome", PATIENCE)
         interceptor.held = frozenset()
         assert answers(work_service, real_store, "late") == "late"
     finally:
         process.kill()
         process.wait()
-    (done,) = real_store.read_now(effect.of_session, uid)
-    attempts = real_store.read_now(attempts_of, uid, done.id)
-    assert [one.outcome for one in attempts] == ["absent", "acknowledged"]
+    first, *others, last = outcomes()  # a slow worker may lose its lease again
+    assert ({first, *others}, last) == ({"absent"}, "acknowledged")
     assert bodies(outside) == {'{"escalate":"late"}': 1}
 
 

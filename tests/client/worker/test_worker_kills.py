@@ -21,9 +21,9 @@ from tests.client.worker.support.moments import Interceptor, Moment, bodies, sta
 from tests.seed import sample
 from tests.server.support.service import Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.databases("sqlite", "postgres")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.databases("sqlite", "postgres")]
 UNKNOWN_AFTER = ("effect.plan_and_dispatch", "effect.settle")  # an act lies between these two
-PATIENCE = 120
+PATIENCE = 300
 
 
 class Trials:

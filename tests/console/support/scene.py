@@ -24,6 +24,7 @@ from perdure.server.protocol import ServiceProtocol
 from perdure.server.settings import ServerSettings
 from perdure.testing import ScriptedModel
 from perdure.testing.proxy import loopback_listener
+from tests.server.support.service import PATIENCE
 
 T = TypeVar("T")
 HOSTILE = (
@@ -144,7 +145,7 @@ class Scene:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._is_up.wait(60), "the service did not start"
+        assert self._is_up.wait(PATIENCE), "the service did not start"
 
     def _work(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -176,7 +177,7 @@ class Scene:
             self.tokens[name] = (await self.runtime.create_token(name, scopes=scopes)).token
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     def begin(self, bound: Any, id: str, **options: Any) -> None:
         """Start a session as ada."""
@@ -197,7 +198,7 @@ class Scene:
         """Wait until a session waits for something, or has ended."""
 
         async def work() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while True:
                     found = await self.runtime.get(id)
                     if found.status == status and {one.kind for one in found.waits} >= set(waits):

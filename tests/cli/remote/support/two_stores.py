@@ -17,6 +17,7 @@ from perdure.cli import main
 from perdure.domain.notification import ChannelKind, Topic
 from perdure.store.moves import notification
 from tests.client.support.service import service
+from tests.server.support.service import PATIENCE
 
 
 @tool(replay="escalate", gate=Gate("remote-gate", requester_may_decide=True), targets=("pr:{pr}",))
@@ -109,14 +110,14 @@ class TwoStores:
                 await fill(runtime)
 
         asyncio.run(prepare())
-        assert self._ready.wait(60)
+        assert self._ready.wait(PATIENCE)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     def run(self, store: str, *words: str) -> tuple[int, str]:
