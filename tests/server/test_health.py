@@ -32,8 +32,9 @@ async def health_asks(s: Session) -> object:
 
 async def answered(client: httpx.AsyncClient, page: str) -> httpx.Response:
     """What a page says of a store that is there; asked again while it only took too long."""
-    while SLOW in (answer := await client.get(page)).text:
-        pass
+    answer = await client.get(page)
+    while SLOW in answer.text:
+        answer = await client.get(page)
     return answer
 
 
