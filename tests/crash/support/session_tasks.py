@@ -111,6 +111,10 @@ def opened_by_the_next_process(target: str, name: str) -> Iterator[Store]:
         return
     url = target.partition("?")[0]
     if url not in _open:
+        while _open:  # of an earlier sweep, or of a trial with a database of its own
+            earlier, line = _open.popitem()[1]
+            earlier.close()
+            line.close()
         _open[url] = open_store(url, clock=ManualClock(), connections=1), psycopg.connect(url, autocommit=True)
     store, db = _open[url]
     question = "select count(*) from pg_stat_activity where application_name = %s"  # its last commit may still land
