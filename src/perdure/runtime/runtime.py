@@ -55,6 +55,7 @@ __all__ = ["Runtime", "SessionView", "open", "run"]
 
 T = TypeVar("T")
 LEASE = "15s"
+LAST_PATIENCE = 3.0  # seconds that a process which ends waits for a store that is away
 IN_A_LOOP = "Here use `async with perdure.open() as rt`, then `await rt.start(...)` and `await rt.complete(...)`."
 
 
@@ -281,6 +282,8 @@ class Runtime:
     def close(self) -> None:
         if self.store.is_forked:
             return
+        self.late_outcomes.close()  # it waits: only this process knows these outcomes
+        self.store.limit_patience(LAST_PATIENCE)
         self.leave()
         self.store.close()
 

@@ -61,6 +61,7 @@ class Database(Protocol):
 
     def submit_write(self, ticket: Ticket[Any]) -> None: ...
     def submit_read(self, ticket: Ticket[Any]) -> None: ...
+    def limit_patience(self, seconds: float) -> None: ...
     def close(self) -> None: ...
 
 
@@ -147,6 +148,11 @@ class Store:
                 yield line
             if not page:
                 await self.wakeups.wait(seen, uid, poll)
+
+    def limit_patience(self, seconds: float) -> None:
+        """From now on, wait at most so long in all for a database that is away: this process ends."""
+        if not self.is_forked:
+            self.database.limit_patience(seconds)
 
     def close(self) -> None:
         """Finish what was submitted and close the database. A second call does nothing.

@@ -119,6 +119,13 @@ def test_group_that_stops_together_is_asked_at_once() -> None:
     assert simulated.exit("c", 0) == [Terminate("a")]
 
 
+def test_group_that_ends_first_has_ended_before_the_others_stop() -> None:
+    workers = GroupSpec("workers", (C,), ends_first=True)
+    simulated = run(GroupSpec("root", (A, B, workers), stops_together=True))
+    assert simulated.send(StopRequest()) == [Terminate("c")]
+    assert simulated.exit("c", 0) == [Terminate("b"), Terminate("a")]
+
+
 @pytest.mark.parametrize(
     ("strategy", "stopped", "started"),
     [

@@ -70,6 +70,9 @@ class ServiceDatabase:
     def submit_read(self, ticket: Ticket[Any]) -> None:
         self._submit(ticket, is_move=False)
 
+    def limit_patience(self, seconds: float) -> None:
+        self._transport.limit_patience(seconds)
+
     def close(self) -> None:
         """Wait for what was submitted, and end the connections."""
         self.wakeups.close()

@@ -8,6 +8,7 @@ What a token may not do cannot be done later either, so it ends a run like a sto
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -29,6 +30,7 @@ class WorkerTransport:
     def __init__(self, connection: ServiceConnection) -> None:
         self.connection = connection
         self.loop = asyncio.new_event_loop()
+        self._give_up_at = math.inf  # whatever the patience
         self._thread = threading.Thread(target=self._run, name="perdure-service", daemon=True)
         self._thread.start()
 
@@ -65,10 +67,14 @@ class WorkerTransport:
                     raise NotPermitted(error.message, hint=error.hint)
                 if not can_be_sent_again(error, answer.status_code):
                     raise error
-            if loop.time() + pause > until:
+            if loop.time() + pause > min(until, self._give_up_at):
                 raise error
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    def limit_patience(self, seconds: float) -> None:
+        """Send requests again for no longer than this from now on, in all."""
+        self._give_up_at = min(self._give_up_at, self.loop.time() + seconds)
 
     def close(self) -> None:
         """Close the connections and end the thread. What is under way is given up."""

@@ -197,8 +197,10 @@ class DecisionTurn:
         if isinstance(spec, GroupSpec):
             done = True
             for child in reversed(spec.children):
-                done = self.stop_marked(child) and done
-                if not done and not spec.stops_together:
+                has_ended = self.stop_marked(child)
+                done = done and has_ended
+                ends_first = isinstance(child, GroupSpec) and child.ends_first
+                if not has_ended and (ends_first or not spec.stops_together):
                     return False
             return done
         one = self._children[spec.id]

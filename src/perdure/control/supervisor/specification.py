@@ -57,6 +57,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     period: int = 60 * SECOND
     restart: Restart = Restart.PERMANENT
     stops_together: bool = False  # its children are stopped at the same time, because none needs another
+    ends_first: bool = False  # it has ended before those in front of it are stopped, whatever the group above does
 
 
 Spec = ChildSpec | GroupSpec

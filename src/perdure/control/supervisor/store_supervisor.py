@@ -19,7 +19,7 @@ from perdure.control.supervisor.state import TreeState
 from perdure.control.supervisor.supervisor import ChildReport, Supervisor
 from perdure.errors import StoreFull, StoreUnavailable
 from perdure.runtime.run.session_lease import free_holder
-from perdure.runtime.runtime import Runtime
+from perdure.runtime.runtime import LAST_PATIENCE, Runtime
 
 logger = logging.getLogger(__name__)
 AGAIN = 1.0  # seconds until the store is tried again
@@ -32,9 +32,11 @@ class StoreSupervisor:
         self, runtime: Runtime, tree: GroupSpec, *, environment: Mapping[str, str], notifier: ManagerNotifier
     ) -> None:
         self._runtime = runtime
+        self._is_over = False
         self.supervisor = Supervisor(
             tree, runtime.store.clock,
             environment=environment, notifier=notifier, changed=self._record, worker_ended=self.report_end,
+            all_ended=self._end,
         )  # fmt: skip
 
     async def run(self) -> TreeState:
@@ -43,6 +45,11 @@ class StoreSupervisor:
             return await self.supervisor.run()
         finally:
             seen.cancel()
+
+    def _end(self) -> None:
+        """Every process has ended: what cannot be written soon is found out by the next supervisor or worker."""
+        self._is_over = True
+        self._runtime.store.limit_patience(LAST_PATIENCE)
 
     async def _record(self, report: ChildReport) -> None:
         await self._write("The tree", lambda: self._put_tree(report))
@@ -58,13 +65,16 @@ class StoreSupervisor:
         await free_holder(self._runtime.store, worker, because, by=self._runtime.worker.name)
 
     async def _write(self, what: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Write, however long the store is unavailable. Another error is logged: it must not end the supervisor."""
+        """Write, however long the store is unavailable while processes run. Another error is logged: it must not end
+        the supervisor."""
         while True:
             try:
                 await write()
                 return
             except (StoreUnavailable, StoreFull) as error:
                 logger.info("%s cannot be recorded yet [%s].", what, error.code)
+                if self._is_over:
+                    return
                 await asyncio.sleep(AGAIN)
             except Exception:
                 logger.exception("%s could not be recorded.", what)

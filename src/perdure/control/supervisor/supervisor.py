@@ -71,6 +71,7 @@ class Supervisor:
         notifier: ManagerNotifier | None = None,
         changed: Callable[[ChildReport], Awaitable[None]] | None = None,
         worker_ended: Callable[[str, str], Awaitable[None]] | None = None,
+        all_ended: Callable[[], None] = lambda: None,
     ) -> None:
         check_ids(tree)
         self._specs = {one.id: one for one in processes(tree)}
@@ -79,6 +80,7 @@ class Supervisor:
         self._notifier = notifier or ManagerNotifier(None)
         self._changed = changed
         self._worker_ended = worker_ended
+        self._all_ended = all_ended
         self.state = begin(tree, seed=os.getpid())
         self._processes: dict[str, SupervisedProcess] = {}
         self._workers: dict[str, str] = {}  # the lease name of each worker that runs
@@ -107,6 +109,7 @@ class Supervisor:
             self._handle(Begin())
             while not self.state.is_over:
                 self._handle(await self._next_event())
+            self._all_ended()
             if self._tasks:  # an unavailable store must not keep a supervisor that was stopped
                 await asyncio.wait(self._tasks, timeout=LAST_REPORTS)
         finally:

@@ -2,7 +2,7 @@
 
 Each service is a group of its own, so that one which fails again and again is restarted within its own budget. Workers
 come last: they are started after the services and stopped before them, all at the same time, because they only drain.
-The process `http` is a group too: it answers while the workers drain.
+The process `http` is a group too: it answers while the workers drain. Then services and `http` end at the same time.
 
 The budget of the workers grows with their number. A session that crashes its process costs a restart for each crash,
 and is stopped by its crash count; the budget is for workers that cannot work at all.
@@ -66,8 +66,8 @@ def serve_tree(
     if workers:
         most = RESTARTS + PER_WORKER * workers if restarts is None else restarts
         members = tuple(worker(number) for number in range(1, workers + 1))
-        groups.append(GroupSpec("workers", members, restarts=most, stops_together=True))
-    return GroupSpec("serve", tuple(groups), restarts=1)
+        groups.append(GroupSpec("workers", members, restarts=most, stops_together=True, ends_first=True))
+    return GroupSpec("serve", tuple(groups), restarts=1, stops_together=True)
 
 
 def _service_groups(program: Sequence[str], parent: str, without: Collection[str]) -> list[GroupSpec]:

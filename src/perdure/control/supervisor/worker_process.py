@@ -22,7 +22,7 @@ from perdure.control.supervisor.hang import HangWatch
 from perdure.control.supervisor.notification import WORKER, ManagerNotifier
 from perdure.control.supervisor.specification import GIVEN_BACK
 from perdure.ids import random_fraction
-from perdure.runtime.runtime import Runtime
+from perdure.runtime.runtime import LAST_PATIENCE, Runtime
 from perdure.runtime.workers.worker import Worker
 
 CHECK = 1.0  # seconds between two looks at the memory of this process
@@ -94,6 +94,8 @@ class WorkerProcess:
         if self._draining or self._worker is None:
             return
         self._draining = True
+        if not self._worker.running:  # otherwise outcomes may have to wait for the store
+            self._runtime.store.limit_patience(LAST_PATIENCE)
         self._worker.drain()
         self._notifier.send(STOPPING=1, STATUS=f"draining: {why}")
         self._runtime.worker.set_draining()

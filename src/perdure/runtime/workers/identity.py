@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from contextlib import suppress
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure.domain.worker import Liveness, WorkerRecord
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, StoreUnavailable
 from perdure.ids import digest, encode, host, new_name, storable
 from perdure.process import forget_in_child
 from perdure.runtime.deploy.code_version import code_digests, current_version
@@ -26,6 +27,7 @@ from perdure.runtime.workers.liveness import (
 from perdure.store.moves import worker
 from perdure.store.store import Store
 
+logger = logging.getLogger(__name__)
 WORKSPACE = "PERDURE_WORKSPACE"  # the environment variable that names the workspace
 HEARTBEAT = 60.0  # seconds between two heartbeats of a worker
 OWN_WORKERS: set[str] = set()  # the ids of the workers that this process is or was; names and numbers are less certain
@@ -142,6 +144,12 @@ class WorkerIdentity:
         return () if self._alive is None else self._alive.pass_fds
 
     def close(self, *, acting: bool = False) -> None:
-        """Leave; while this process is still `acting` as this worker, it keeps the lock."""
+        """Leave; while this process is still `acting` as this worker, it keeps the lock.
+
+        Without the store the row stays: the lock tells others that this worker is not there any more.
+        """
         if self._alive is not None:
-            self._alive.close(acting=acting)
+            try:
+                self._alive.close(acting=acting)
+            except StoreUnavailable as error:
+                logger.info("The row of worker %s stays in the store [%s].", self.id, error.code)

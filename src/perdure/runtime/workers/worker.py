@@ -182,6 +182,8 @@ class Worker:
         store = self._runtime.store
         quiet_since = store.clock.boot()
         while True:
+            if self._draining and self._outage_since is not None and not self.running:
+                return
             seen = store.wakeups.version
             self._looks += 1
             try:
@@ -229,9 +231,11 @@ class Worker:
         """Report when the next timer is due, unless other processes fire timers."""
         if not self._fires_timers:
             return
-        due = await self._runtime.store.read(wait.next_due, self._runtime.store.clock.now())
-        if self._only is None and due is not None:
-            self._notify(WorkerNotice("worker.idle", next_due=due))
+        ignored = (StoreUnavailable,) if self._draining else ()
+        with suppress(*ignored):
+            due = await self._runtime.store.read(wait.next_due, self._runtime.store.clock.now())
+            if self._only is None and due is not None:
+                self._notify(WorkerNotice("worker.idle", next_due=due))
 
     async def _wait(self, seen: int, seconds: float) -> None:
         wakeups, suspect = self._runtime.store.wakeups, self._sessions.suspect

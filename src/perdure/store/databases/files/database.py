@@ -63,10 +63,8 @@ class FilesDatabase:
         except BlockingIOError:
             holder = holder_of(self._lock)
             os.close(self._lock)
-            raise StoreUnavailable(
-                f"{holder} has {folder} open, and files: is for one process at a time.",
-                hint="Wait for it to end, or use a SQLite store.",
-            ) from None
+            why, hint = "files: is for one process at a time", "Wait for it to end, or use a SQLite store."
+            raise StoreUnavailable(f"{holder} has {folder} open, and {why}.", hint=hint) from None
         self.wakeups = Wakeups()
         self._witness = Witness(folder)
         try:
@@ -92,6 +90,9 @@ class FilesDatabase:
 
     def submit_read(self, ticket: Ticket[Any]) -> None:
         self._commits.submit(ticket)
+
+    def limit_patience(self, seconds: float) -> None:
+        """A file is never away."""
 
     def close(self) -> None:
         self._commits.close()
@@ -233,9 +234,8 @@ class FilesEngine(SQLiteEngine):
                 torn.append((path, end))
         lines.sort(key=lambda item: item[0].n)
         if len(torn) > 1:
-            raise Damaged(
-                f"{len(torn)} files in {self._folder} end in the middle of a line; a crash can cause only one."
-            )
+            where = f"{len(torn)} files in {self._folder}"
+            raise Damaged(f"{where} end in the middle of a line; a crash can cause only one.")
         for place, (line, path) in enumerate(lines, 1):
             if line.n != place:
                 raise Damaged(f"Line {place} is missing from {self._folder}; {path.name} continues with {line.n}.")

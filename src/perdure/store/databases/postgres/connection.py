@@ -41,7 +41,6 @@ from perdure import faults, process
 from perdure.domain.restore import LossUnknown
 from perdure.errors import CommitUnknown, LeaseLost, StoreError, StoreUnavailable
 from perdure.store import failover, migrate
-from perdure.store.databases.postgres.connection_settings import connect
 from perdure.store.databases.postgres.errors import OF_CONNECTION, ROLLED_BACK, ConnectionLost, is_answer
 from perdure.store.databases.postgres.history import ANOTHER_SERVER, ServerIdentity, is_warning
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
@@ -93,7 +92,7 @@ class Connection:
         """Connect, and identify the server before anything is read from it or written to it."""
         self.close()
         process.check(self._born)
-        self._db = connect(self._server.url)
+        self._db = self._server.connect()
         try:
             self._line = socket.socket(fileno=process.leave_to_parent(os.dup(self._db.fileno())))
             self._db.add_notice_handler(self._heard)
@@ -176,7 +175,7 @@ class Connection:
                 self.close()
                 self._give_up_after(until, unsure, error)
             except LossUnknown as error:
-                if time.monotonic() > until:
+                if self._server.last_patience.is_over(until):
                     raise LeaseLost(str(error)) from error
                 time.sleep(0.1)
             except psycopg.DatabaseError as error:
@@ -202,7 +201,7 @@ class Connection:
             raise ConnectionLost(tx, psycopg.OperationalError(self._warned or "another server has taken over"))
 
     def _give_up_after(self, until: float, unsure: list[PostgresTransaction], error: BaseException) -> None:
-        if time.monotonic() > until:
+        if self._server.last_patience.is_over(until):
             if unsure:
                 raise CommitUnknown("A commit was sent, and PostgreSQL cannot be reached to check it.") from error
             raise StoreUnavailable(f"PostgreSQL failed repeatedly: {error}.") from error
@@ -224,7 +223,7 @@ class Connection:
                 if is_answer(error) and not isinstance(error, psycopg.OperationalError):
                     raise
                 self.close()
-                if time.monotonic() > until:
+                if self._server.last_patience.is_over(until):
                     raise
                 time.sleep(0.05)
 

@@ -25,6 +25,7 @@ _LIMITS = {
     "idle_in_transaction_session_timeout": "60s",
 }
 OPTIONS = " ".join(f"-c {name}={value}" for name, value in _LIMITS.items()) + " -c idle_session_timeout=0"
+CONNECT_TIME, LAST_CONNECT_TIME = 10, 2  # seconds to open a connection; the same in a process that ends
 ISOLATION = "-c default_transaction_isolation=read\\ committed"
 
 
@@ -32,13 +33,13 @@ class PooledConnection(psycopg.Connection[Row]):
     """A connection to a pooler: every transaction may run on another connection of the server."""
 
 
-def connect(url: str) -> psycopg.Connection[Row]:
+def connect(url: str, *, within: float = CONNECT_TIME) -> psycopg.Connection[Row]:
     """Open a connection to the primary, with time limits for a partitioned network."""
     address = parse_address(url)
     try:
         given = conninfo.conninfo_to_dict(address.url)
         defaults: dict[str, Any] = {
-            "connect_timeout": 10,
+            "connect_timeout": within,
             "tcp_user_timeout": 10_000,
             "keepalives_idle": 10,  # the default is two hours: too long to notice a server that is gone
             "keepalives_interval": 3,

@@ -14,16 +14,22 @@ from typing import Any
 import psycopg
 
 from perdure.clock import Clock, ServerClock
-from perdure.errors import SchemaMismatch
+from perdure.errors import SchemaMismatch, StoreUnavailable
 from perdure.store import migrate
 from perdure.store.databases.postgres.address import URGENT, direct_address, readers
 from perdure.store.databases.postgres.connection import Connection
-from perdure.store.databases.postgres.connection_settings import PooledConnection, connect, connect_direct
+from perdure.store.databases.postgres.connection_settings import (
+    CONNECT_TIME,
+    LAST_CONNECT_TIME,
+    PooledConnection,
+    connect,
+    connect_direct,
+)
 from perdure.store.databases.postgres.errors import translate
 from perdure.store.databases.postgres.history import REGISTRATION, History
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.postgres.notifications import NotificationBus, Notifications
-from perdure.store.databases.postgres.stall import STALL_LIMIT, StallWatch
+from perdure.store.databases.postgres.stall import STALL_LIMIT, LastPatience, StallWatch
 from perdure.store.move import Row
 from perdure.store.moves import meta
 from perdure.store.writer.threads import Threads
@@ -54,11 +60,13 @@ class PostgreSQL:
         self.clock: Clock = clock or self.server_clock
         self.history = History(self, REGISTRATION + 1 + connections + URGENT)
         self.patience = patience
+        self.last_patience = LastPatience()
+        self._is_away = False  # the server did not answer since the patience was limited
         self.stall_watch = StallWatch(stall_limit)
         store = self._first_look()
         direct = direct_address(url)
         self.notifications = Notifications(
-            store, lambda: connect(url), None if direct is None else lambda: connect(direct)
+            store, self.connect, None if direct is None else lambda: connect(direct, within=self.connect_time)
         )
         self.wakeups = Wakeups(self.notifications)
         self.messages = NotificationBus(self.notifications, self.wakeups)
@@ -86,6 +94,25 @@ class PostgreSQL:
     def _connection(self) -> Connection:
         return Connection(self, next(self._places))
 
+    @property
+    def connect_time(self) -> float:
+        """How many seconds the server may take to accept a connection."""
+        return LAST_CONNECT_TIME if self.last_patience.is_limited else CONNECT_TIME
+
+    def connect(self) -> psycopg.Connection[Row]:
+        """Connect. In a process that ends, a server that did not answer is not asked again and again."""
+        if self._is_away and self.last_patience.is_over():
+            raise StoreUnavailable("PostgreSQL cannot be reached, and this process ends.")
+        try:
+            return connect(self.url, within=self.connect_time)
+        except StoreUnavailable:
+            self._is_away = self.last_patience.is_limited
+            raise
+
+    def limit_patience(self, seconds: float) -> None:
+        self.last_patience.limit(seconds)
+        self.stall_watch.limit(seconds)
+
     def submit_write(self, ticket: Ticket[Any]) -> None:
         (self._urgent if ticket.move.urgent else self._writers).submit(ticket)
 
@@ -97,7 +124,7 @@ class PostgreSQL:
         self._writers.close()
         self._urgent.close()
         self.wakeups.close()
-        self.history.leave(self.url)
+        self.history.leave(self.connect)
         self.stall_watch.close()
 
 

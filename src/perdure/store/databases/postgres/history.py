@@ -23,7 +23,7 @@ from perdure.errors import StoreError, StoreUnavailable
 from perdure.ids import host
 from perdure.store import failover
 from perdure.store.databases.postgres.acknowledgments import Acknowledgments
-from perdure.store.databases.postgres.connection_settings import connect, limited_transaction
+from perdure.store.databases.postgres.connection_settings import limited_transaction
 from perdure.store.databases.postgres.errors import is_answer
 from perdure.store.databases.postgres.migrator import PostgresTransaction
 from perdure.store.databases.postgres.pipeline import waits_for_standby
@@ -175,11 +175,11 @@ class History:
                 self._noted.note(place, one)
             return True
 
-    def leave(self, url: str) -> None:
+    def leave(self, connect: Callable[[], psycopg.Connection[Row]]) -> None:
         """End the registration. If the server cannot be reached, the next process on this host does it."""
         if not self._noted.registered:
             return
-        with suppress(psycopg.Error, StoreError, OSError), connect(url) as db:
+        with suppress(psycopg.Error, StoreError, OSError), connect() as db:
             self.check_timeline(db)
             PostgresTransaction(db, 0, "leave", 0).send("writer.delete", id=self._noted.id)
             self._noted.remove()

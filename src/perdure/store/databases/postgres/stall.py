@@ -7,6 +7,7 @@ fail like any lost connection (`connection`).
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -14,6 +15,24 @@ from collections.abc import Hashable
 from contextlib import suppress
 
 STALL_LIMIT = 45.0  # seconds; longer than the server lets any statement take
+
+
+class LastPatience:
+    """The time of the monotonic clock after which a process that ends waits for no server that is away."""
+
+    def __init__(self) -> None:
+        self._until = math.inf
+
+    @property
+    def is_limited(self) -> bool:
+        return self._until < math.inf
+
+    def limit(self, seconds: float) -> None:
+        self._until = min(self._until, time.monotonic() + seconds)
+
+    def is_over(self, until: float = math.inf) -> bool:
+        """Whether this time has come, or the other one until which there is patience."""
+        return time.monotonic() > min(until, self._until)
 
 
 class StallWatch:
@@ -33,6 +52,13 @@ class StallWatch:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._listen, name="perdure-silence", daemon=True)
                 self._thread.start()
+
+    def limit(self, silence: float) -> None:
+        """Wait no longer than this from now on, also for what is expected already."""
+        with self._lock:
+            self._silence = min(self._silence, silence)
+            until = time.monotonic() + self._silence
+            self._lines = {who: (min(before, until), line) for who, (before, line) in self._lines.items()}
 
     def forget(self, who: Hashable) -> None:
         with self._lock:

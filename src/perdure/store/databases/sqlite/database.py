@@ -57,8 +57,7 @@ class SQLite:
 
     dialect = "sqlite"
     identity = ""
-    keeps_other_tables = True
-    messages = None
+    keeps_other_tables, messages = True, None
 
     def __init__(
         self, path: Path | None, clock: Clock, *, vfs: str | None = None, exclusive: bool = False, readers: int = 2
@@ -66,10 +65,8 @@ class SQLite:
         check_library()
         self.clock, self.path = clock, path
         self.folder = companion(path) if path is not None else None
-        self._vfs = vfs
-        self._exclusive = exclusive or path is None
-        self.schema_version = 0
-        self.restore_epoch = 0
+        self._vfs, self._exclusive = vfs, exclusive or path is None
+        self.schema_version = self.restore_epoch = 0
         self._presence: Presence | None = None
         self._witness: Witness | None = None
         self._files: OpenedFiles | None = None
@@ -217,6 +214,9 @@ class SQLite:
 
     def submit_read(self, ticket: Ticket[Any]) -> None:
         (self._readers or self._commits).submit(ticket)
+
+    def limit_patience(self, seconds: float) -> None:
+        """A file is never away."""
 
     def close(self) -> None:
         if self._readers is not None:
