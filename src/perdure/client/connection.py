@@ -4,12 +4,17 @@ A GET is sent again after a lost connection. So is a POST: it carries an `Idempo
 with which the service carries it out once, however often it is sent, and gives the same answer. A request that is
 refused is not sent again, unless the service says that a repetition can help (429, 503) or that the same request is
 still being carried out.
+
+A service that has never answered may not be there at all, so `first_patience` may be shorter than the patience with
+one that has, and `notice` is told that it is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
@@ -25,11 +30,13 @@ from perdure.errors import ConfigError, PerdureError, StoreUnavailable
 from perdure.ids import new_uid
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 KEY = "Idempotency-Key"
 IN_FLIGHT = "request-in-flight"
 CONNECT, ANSWER = 10.0, 75.0  # seconds; the service answers within 60
 PAGE = "500"
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+NOTICED = 0.2  # seconds of a pause before which it is said that the service is waited for
 PLAIN = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # what OpenSSL says of an answer without TLS
 NO_TLS = "The service has no TLS there: use http://."
 PATIENCE = 30.0  # seconds for which a request is sent again
@@ -72,7 +79,9 @@ class ServiceConnection:
         self, address: Address, token: str | None, *, ca: str | None = None, patience: float = PATIENCE
     ) -> None:
         self.address = address
-        self.patience = patience
+        self.patience = self.first_patience = patience
+        self.notice: Callable[[str], None] = logger.info
+        self.has_answered = False
         self._token = token
         self._ca = ca
         self._http: httpx.AsyncClient | None = None
@@ -87,13 +96,22 @@ class ServiceConnection:
                 headers["Authorization"] = f"Bearer {self._token}"
             socket, is_local = self.address.socket, self.address.url.startswith("http://")
             self._http = httpx.AsyncClient(
-                base_url=self.address.url, headers=headers, timeout=httpx.Timeout(ANSWER, connect=CONNECT, pool=None),
+                base_url=self.address.url, headers=headers,
+                timeout=httpx.Timeout(ANSWER, connect=self._connect_time, pool=None),
                 transport=None if socket is None else httpx.AsyncHTTPTransport(uds=socket),
                 verify=True if self._ca is None else _trusting(self._ca),
                 trust_env=not is_local,  # a proxy of the environment is for other machines
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+                event_hooks={"response": [self._answered]},
             )  # fmt: skip
         return self._http
+
+    @property
+    def _connect_time(self) -> float:
+        return CONNECT if self.first_patience >= self.patience else min(CONNECT, self.first_patience)
+
+    async def _answered(self, _: httpx.Response) -> None:
+        self.has_answered = True
 
     async def close(self) -> None:
         if self._http is not None:
@@ -150,7 +168,7 @@ class ServiceConnection:
     @asynccontextmanager
     async def stream(self, call: ServiceCall, headers: dict[str, str], silence: float) -> AsyncIterator[httpx.Response]:
         """An answer that is read while it comes. It ends with an error after `silence` seconds without a byte."""
-        timeout = httpx.Timeout(silence, connect=CONNECT, pool=None)
+        timeout = httpx.Timeout(silence, connect=self._connect_time, pool=None)
         try:
             async with self.http.stream(
                 call.method, call.path, params=call.query, content=call.content, headers=headers, timeout=timeout
@@ -162,7 +180,7 @@ class ServiceConnection:
             raise self.lost(lost) from None
 
     def lost(self, error: httpx.TransportError) -> StoreUnavailable:
-        why = str(error) or type(error).__name__
+        why = reason(error)
         return StoreUnavailable(
             f"The service at {self.address.shown} cannot be reached: {why}.",
             hint=NO_TLS if any(one in why for one in PLAIN) else "Check that `perdure serve` runs there.",
@@ -170,6 +188,16 @@ class ServiceConnection:
 
     def boot(self) -> int:
         return self._boot()
+
+
+def reason(error: BaseException) -> str:
+    """Why there was no answer: what the system said about the connection, if it said something."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, ConnectionError | FileNotFoundError | PermissionError) and inner.errno:
+            return os.strerror(inner.errno)
+        inner = inner.__cause__ or inner.__context__
+    return str(error) or type(error).__name__
 
 
 class RetryPauses:
@@ -181,18 +209,23 @@ class RetryPauses:
 
     def reset(self) -> None:
         """An attempt has succeeded: the next failure is a first one."""
-        self._until: int | None = None
+        self._since: int | None = None
         self._pause = FIRST_PAUSE
+        self._is_noticed = False
 
     async def pause(self, error: PerdureError, after: str | None = None) -> None:
         """Wait before the next attempt; raises the error if there is none."""
-        now, patience = self._connection.boot(), self._connection.patience
-        if self._until is None:
-            self._until = now + round(patience * SECOND)
+        one = self._connection
+        now, patience = one.boot(), one.patience if one.has_answered else one.first_patience
+        self._since = now if self._since is None else self._since
         asked = float(after) if after is not None and after.isdecimal() else 0.0
         seconds = max(self._pause, min(asked, patience))
-        if now + round(seconds * SECOND) > self._until:
+        until = self._since + round(patience * SECOND)
+        if now + round(seconds * SECOND) > until:
             raise error
+        if not (self._is_noticed or one.has_answered) and seconds >= NOTICED:
+            self._is_noticed = True
+            one.notice(f"{error.message} Trying again for {(until - now) / SECOND:.0f} s.")
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         await asyncio.sleep(seconds)
 

@@ -11,7 +11,8 @@ import click
 import pytest
 
 from perdure.cli import COMMANDS, main, perdure
-from perdure.cli.remote import supported
+from perdure.cli.remote import access, supported
+from perdure.client import connection
 from tests.cli.remote.support.two_stores import TwoStores
 from tests.cli.support.terminal import clean_environment
 from tests.seed import sample
@@ -106,6 +107,22 @@ def test_parts_of_commands_are_refused_before_they_do_anything(
         main(["--store", "unix:/nowhere", *words])
     said = capsys.readouterr().err
     assert (ended.value.code, "does not work on a service" in said) == (2, True), said
+
+
+def test_a_wrong_address_is_named_and_said_to_be_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clean_environment(monkeypatch, folder)
+    monkeypatch.setattr(access, "FIRST_PATIENCE", 0.1)
+    monkeypatch.setattr(connection, "NOTICED", 0)  # at the first failure
+    with pytest.raises(SystemExit) as ended:
+        main(["--store", f"unix:{folder}/no.sock", "ls"])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (1, "")
+    waiting, error, hint = said.err.splitlines()
+    assert re.search(r"cannot be reached: No such file or directory\. Trying again for \d+ s\.$", waiting)
+    assert "[store-unavailable]" in error
+    assert "`perdure serve` runs there" in hint
 
 
 def test_page_lists_every_command_that_is_refused() -> None:

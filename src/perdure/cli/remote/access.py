@@ -33,6 +33,7 @@ from perdure.store.move import StoreTransaction
 T = TypeVar("T")
 P = ParamSpec("P")
 IDS = ("id", "session", "wait", "effect")  # parameters that name an object
+FIRST_PATIENCE = 3.0  # seconds for a service that has not answered this command yet: its address may be wrong
 LOOK = 0.2  # seconds between two looks at a session that is about to stop
 
 
@@ -78,6 +79,7 @@ class CommandRuntime(RemoteRuntime):
 def open_service(shell: Shell) -> CommandRuntime:
     found = connect(str(shell.store))
     assert isinstance(found, RemoteRuntime)
+    found.connection.first_patience, found.connection.notice = FIRST_PATIENCE, shell.note
     return CommandRuntime(found, shell.by)
 
 

@@ -34,8 +34,9 @@ def run_remote_worker(shell: Shell, work: Callable[[Runtime], Awaitable[int]]) -
     async def main() -> int:
         settings = shell.settings
         runtime = open_worker_runtime(
-            str(shell.store), lease=settings.get("lease", LEASE), artifacts=settings.get("artifacts")
-        )
+            str(shell.store), lease=settings.get("lease", LEASE), artifacts=settings.get("artifacts"),
+            notice=shell.note,
+        )  # fmt: skip
         async with runtime:
             runtime.worker_about |= announced_settings(shell) | {"parent": None}
             return await work(runtime)

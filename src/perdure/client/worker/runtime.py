@@ -25,10 +25,16 @@ def open_worker_runtime(
     lease: str | float = LEASE,
     artifacts: str | Path | None = None,
     patience: float = PATIENCE,
+    notice: Callable[[str], None] | None = None,
 ) -> Runtime:
-    """A runtime that runs sessions of a service. `artifacts` is the folder for large values and snapshots here."""
+    """A runtime that runs sessions of a service. `artifacts` is the folder for large values and snapshots here.
+
+    `notice` is told if a service that has not answered yet is waited for.
+    """
     address = read_address(url)
-    database = ServiceDatabase(ServiceConnection(address, find_token(token, address), patience=patience))
+    connection = ServiceConnection(address, find_token(token, address), patience=patience)
+    connection.notice = notice or connection.notice
+    database = ServiceDatabase(connection)
     folder = Path(artifacts) if artifacts is not None else data_folder() / "services" / digest(address.shown)[:16]
     runtime = Runtime(
         Store(database, address.shown), policy=policy, by=database.welcome.name, lease=lease, artifacts=folder

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from perdure.client.connection import ServiceCall, ServiceConnection, can_be_sent_again
+from perdure.client.connection import NOTICED, ServiceCall, ServiceConnection, can_be_sent_again
 from perdure.client.problems import error_of
 from perdure.errors import AccessError, NotPermitted, PerdureError
 
@@ -49,7 +49,7 @@ class WorkerTransport:
     async def ask(self, call: ServiceCall, patience: float) -> httpx.Response:
         """The answer to a request; raises what the service tells of."""
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
-        until = loop.time() + patience
+        until, is_noticed = loop.time() + patience, False
         headers = {"Content-Type": call.media} if call.content is not None else {}
         while True:
             error: PerdureError
@@ -69,6 +69,9 @@ class WorkerTransport:
                     raise error
             if loop.time() + pause > min(until, self._give_up_at):
                 raise error
+            if not (is_noticed or self.connection.has_answered) and pause >= NOTICED:
+                is_noticed = True
+                self.connection.notice(f"{error.message} Trying again for {until - loop.time():.0f} s.")
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
