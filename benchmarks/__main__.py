@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from benchmarks.measure import Line, Table
+from benchmarks.measure import MINUTES, Line, Table
 
 # A group is a module with `tables(folder, rounds)`. It is imported on demand, because peers need other packages.
 GROUPS = {
@@ -37,7 +37,10 @@ def main() -> None:
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; by default all")
     parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
     parser.add_argument("--only", default="", help="only tables whose title contains this, such as SQLite")
+    parser.add_argument("--minutes", type=float, help="how long the memory of the service is watched (default: 1)")
     chosen = parser.parse_args()
+    if chosen.minutes is not None:
+        os.environ[MINUTES] = str(chosen.minutes)
     if unknown := set(chosen.groups) - GROUPS.keys():
         parser.error(f"no group is called {', '.join(sorted(unknown))}")
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ", end="")

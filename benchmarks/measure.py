@@ -21,6 +21,8 @@ import msgspec
 
 from perdure.evaluation.measurement import TIMES, Turn, Unit, one_round, show_spread, spread
 
+MINUTES = "PERDURE_BENCH_MINUTES"  # the environment variable that `--minutes` sets, for the group that reads it
+
 
 class Budget(msgspec.Struct, frozen=True):
     """The bound of a figure: for a contest a ratio to the raw limit, for a count the count itself."""

@@ -1,142 +1,190 @@
 """The group `service`: what a request costs over HTTP, many subscribers, and the memory of the process `http`.
 
-Requests are compared with the same work on the bare store, in turns. The clients and the service share the machine.
-`PERDURE_BENCH_MINUTES` sets for how many minutes the memory is watched.
+A request is compared, in turns, with the same information read by the library: one consistent read of the open store,
+awaited in an event loop, without authentication, authorization and encoding. Requests are measured at a client in this
+process, on a connection that is kept; the service is another process, and both share the machine. The first byte of a
+page is that of its body. `--minutes` says for how long the memory is watched.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
+import psycopg
 
 from benchmarks.measure import Budget, Contestant, Line, Table, contest, judged
-from benchmarks.service_clients import KeptConnection, Subscriber
+from benchmarks.service_clients import Answer, KeptConnection, Subscriber
+from benchmarks.service_memory import memory
 from benchmarks.service_process import HttpService, credentials, http_service
 from benchmarks.worker_app import bench_one_step
 from perdure.console import timeline
 from perdure.console.pages.session import around
 from perdure.evaluation.growth.agent_session import build
-from perdure.evaluation.measurement import COUNT, MILLISECONDS, PER_SECOND, TIMES
+from perdure.evaluation.measurement import COUNT, MICROSECONDS, MILLISECONDS, PER_SECOND, Unit
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
+from perdure.server.http_process import raise_file_limit
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import event, task, wait
 from perdure.store.moves import session as sessions
 from perdure.testing.postgres import PostgresServer
 
-EVENTS = 100_000
-STARTS, READS, AT_ONCE = 200, 200, 8
+EVENTS, FEW = 100_000, 1_000  # in the history of requests; in that of the memory
+STARTS, READS, PAGES, AT_ONCE = 200, 1_000, 20, 8
 SUBSCRIBERS, FOLLOWED, DELIVERED, SECONDS = 1_000, 10, 1_000, 20  # in all; sessions; events a second; for so long
-MINUTES = float(os.environ.get("PERDURE_BENCH_MINUTES", "1"))
 BUDGET = Budget("≤", 3.0)
+Query = Callable[[StoreTransaction], object]
+Measured = Callable[[Runtime, HttpService, asyncio.Runner], Iterator[Line]]
 
 
 def tables(folder: Path, rounds: int) -> Iterator[Table]:
-    yield Table("the service on SQLite", lines(folder / "service.db", rounds))
-    yield Table("the service on PostgreSQL", postgres(rounds))
-
-
-def postgres(rounds: int) -> Iterator[Line]:
-    with PostgresServer() as server:
-        yield from lines(server.create_database(), rounds)
-
-
-def lines(target: str | Path, rounds: int) -> Iterator[Line]:
-    with asyncio.Runner() as runner, ExitStack() as stack:
-        runtime = open_runtime(target)
-        stack.callback(runtime.close)
-        runner.run(build(runtime, "long", EVENTS, size=200))
-        service = stack.enter_context(http_service(runtime, *runner.run(credentials(runtime))))
-        bench = Requests(runtime, service, runner)
-        stack.callback(bench.close)
-        yield from bench.lines(rounds)
+    def requests(runtime: Runtime, service: HttpService, runner: asyncio.Runner) -> Iterator[Line]:
+        yield from Requests(runtime, service, runner).lines(rounds)
         yield from runner.run(subscribers(runtime, service))
-        yield from memory(runtime, service)
+
+    for title, measured, events in (("requests", requests, EVENTS), ("memory", watched, FEW)):
+        for name, target in (("SQLite", on_sqlite(folder)), ("PostgreSQL", on_postgres)):
+            yield Table(f"the service on {name}, {title}", lines(target, measured, events))
+
+
+def watched(runtime: Runtime, service: HttpService, runner: asyncio.Runner) -> Iterator[Line]:
+    runner.run(runtime.start(bench_one_step.bind("follow"), id="followed-0"))
+    return memory(runtime, service)
+
+
+def on_sqlite(folder: Path) -> Callable[[ExitStack], str | Path]:
+    return lambda _: folder / f"service-{time.monotonic_ns()}.db"
+
+
+def on_postgres(stack: ExitStack) -> str:
+    return stack.enter_context(PostgresServer()).create_database()
+
+
+def lines(target: Callable[[ExitStack], str | Path], measured: Measured, events: int) -> Iterator[Line]:
+    """What is measured of a service over a new store; nothing is made before the first line is asked for."""
+    raise_file_limit()
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner())
+        runtime = open_runtime(where := target(stack))
+        stack.callback(runtime.close)
+        runner.run(build(runtime, "long", events, size=200))
+        analyze(str(where))
+        service = stack.enter_context(http_service(runtime, *runner.run(credentials(runtime))))
+        yield from measured(runtime, service, runner)
+
+
+def analyze(target: str) -> None:
+    """Give PostgreSQL the statistics that it makes of a table by itself within minutes; without them it plans badly."""
+    if target.startswith("postgresql:"):
+        with psycopg.connect(target, autocommit=True) as db:
+            db.execute("analyze")
+
+
+class Reads(NamedTuple):
+    """Times of reads in seconds, and the processor time of each."""
+
+    times: list[float]
+    processor: float
 
 
 class Requests:
     """The same work on the bare store and through the service."""
 
     def __init__(self, runtime: Runtime, service: HttpService, runner: asyncio.Runner) -> None:
-        self._runtime, self._store, self._runner = runtime, runtime.store, runner
-        bearer = f"Authorization: Bearer {service.token}"
-        self._kept = [KeptConnection(service.host, service.port, bearer) for _ in range(AT_ONCE)]
-        self._service = service
+        self._runtime, self._store, self._runner, self._service = runtime, runtime.store, runner, service
         self._number = 0
-        self._uid = self._store.read_now(sessions.find, "long").uid
-        self._cursor = self._store.read_now(sessions.get, self._uid).cursor
-
-    def close(self) -> None:
-        for one in self._kept:
-            one.close()
+        self._cursor = self._store.read_now(sessions.find, "long").cursor
 
     def lines(self, rounds: int) -> Iterator[Line]:
         yield from contest(
             PER_SECOND, lambda: self._runner.run(self._bare_starts()),
             [Contestant(f"starts, {AT_ONCE} at once", lambda: self._runner.run(self._starts()))], rounds=rounds,
         )  # fmt: skip
-        yield from contest(
-            PER_SECOND, self._rate(lambda: self._store.read_now(sessions.get, self._uid)),
-            [Contestant("reads of a session, one at a time", self._rate(lambda: self._get("/v1/sessions/long")))],
-            rounds=rounds,
-        )  # fmt: skip
+        yield from self._compared("read of a session", _session, "/v1/sessions/long", rounds)
         for count in (1, 100):
-            yield from self._event_reads(count, rounds)
+            at = self._cursor - 1_000
+            path = f"/v1/sessions/long/events?after={at}&limit={count}"
+            case = f"read of {count} of {EVENTS:,} events"
+            yield from self._compared(case, _events(at, count), path, rounds, BUDGET)
+        page = f"page of a session with {EVENTS:,} events"
         yield from contest(
-            MILLISECONDS, self._median(lambda: self._store.read_now(self._page)),
-            [Contestant(f"first byte of a page of a session with {EVENTS:,} events", self._first_byte, BUDGET)],
+            MILLISECONDS, self._median(lambda: self._bare(self._page, PAGES)),
+            [
+                Contestant(f"first byte of a {page}", lambda: self._of_pages("first_byte"), BUDGET),
+                Contestant(f"whole {page}", lambda: self._of_pages("last_byte")),
+            ],
             rounds=rounds,
         )  # fmt: skip
 
-    def _event_reads(self, count: int, rounds: int) -> Iterator[Line]:
-        at = self._cursor - 1_000
-        path, case = f"/v1/sessions/long/events?after={at}&limit={count}", f"read of {count} of {EVENTS:,} events"
-        return contest(
-            MILLISECONDS, self._median(lambda: self._store.read_now(event.after, self._uid, at, limit=count)),
-            [Contestant(case, self._median(lambda: self._get(path)), BUDGET)], rounds=rounds,
+    def _compared(
+        self, case: str, query: Query, path: str, rounds: int, budget: Budget | None = None
+    ) -> Iterator[Line]:  # fmt: skip
+        """Time at the client, and processor time of the service, against those of the bare read."""
+
+        def bare() -> Reads:
+            return self._bare(query, READS)
+
+        def asked() -> Reads:
+            return self._asked(path)
+
+        yield from contest(
+            MILLISECONDS, self._median(bare), [Contestant(case, self._median(asked), budget)], rounds=rounds
+        )
+        unit: Unit = MICROSECONDS
+        yield from contest(
+            unit, lambda: bare().processor, [Contestant(f"{case}, processor time", lambda: asked().processor)],
+            rounds=rounds,
         )  # fmt: skip
+
+    @staticmethod
+    def _median(reads: Callable[[], Reads]) -> Callable[[], float]:
+        return lambda: statistics.median(reads().times)
+
+    def _bare(self, query: Query, count: int) -> Reads:
+        async def read() -> Reads:
+            times, before = list[float](), time.process_time()
+            for _ in range(count):
+                begun = time.perf_counter()
+                await self._store.read(query)
+                times.append(time.perf_counter() - begun)
+            return Reads(times, (time.process_time() - before) / count)
+
+        return self._runner.run(read())
+
+    def _asked(self, path: str) -> Reads:
+        with self._client() as client:
+            request = client.request("GET", path)
+            client.send(request)  # the connection is made
+            before = self._service.processor
+            found = [_good(client.send(request)).last_byte / 1e6 for _ in range(READS)]
+            return Reads(found, (self._service.processor - before) / READS)
+
+    def _of_pages(self, what: str) -> float:
+        service = self._service
+        with closing(KeptConnection(service.host, service.port, f"Cookie: {service.cookie}")) as browser:
+            request = browser.request("GET", "/sessions/long")
+            times: list[int] = [getattr(_good(browser.send(request)), what) for _ in range(PAGES)]
+            return statistics.median(times) / 1e6
+
+    @contextmanager
+    def _client(self) -> Iterator[KeptConnection]:
+        service = self._service
+        bearer = f"Authorization: Bearer {service.token}"
+        with closing(KeptConnection(service.host, service.port, bearer)) as made:  # it would not be kept while idle
+            yield made
 
     def _page(self, tx: StoreTransaction) -> object:
         """What the page of a session reads."""
-        about, whole = around(tx, self._uid), self._runtime.values.whole
-        lines = timeline.read(tx, self._uid, about.session.cursor, whole)
-        return about, lines, wait.open_of_session(tx, self._uid), task.of_session(tx, self._uid)
-
-    def _first_byte(self) -> float:
-        service = self._service
-        with closing(KeptConnection(service.host, service.port, f"Cookie: {service.cookie}")) as browser:
-            return statistics.median(browser.ask("GET", "/sessions/long").first_byte for _ in range(20)) / 1e6
-
-    def _get(self, path: str) -> bytes:
-        found = self._kept[0].ask("GET", path)
-        assert found.status == 200, found
-        return found.body
-
-    @staticmethod
-    def _rate(work: Callable[[], object]) -> Callable[[], float]:
-        def turn() -> float:
-            begun = time.perf_counter()
-            for _ in range(READS):
-                work()
-            return READS / (time.perf_counter() - begun)
-
-        return turn
-
-    @staticmethod
-    def _median(work: Callable[[], object]) -> Callable[[], float]:
-        def once() -> float:
-            begun = time.perf_counter()
-            work()
-            return time.perf_counter() - begun
-
-        return lambda: statistics.median(once() for _ in range(50))
+        about = around(tx, sessions.find(tx, "long").uid)
+        uid, whole = about.session.uid, self._runtime.values.whole
+        return about, timeline.read(tx, uid, about.session.cursor, whole), task.of_session(tx, uid)
 
     async def _bare_starts(self) -> float:
         async def some() -> None:
@@ -146,28 +194,42 @@ class Requests:
         return await self._timed(some)
 
     async def _starts(self) -> float:
-        waiting = list(self._kept)
-
         async def some() -> None:
-            connection = waiting.pop()
-            for _ in range(STARTS // AT_ONCE):
-                body = {"program": "bench_one_step", "arguments": {"text": self._text()}}
-                key = f"Idempotency-Key: {self._number}-{id(connection)}"
-                found = await asyncio.to_thread(connection.ask, "POST", "/v1/sessions", msgspec.json.encode(body), key)
-                assert found.status == 201, found
+            with self._client() as client:
+                for _ in range(STARTS // AT_ONCE):
+                    text = self._text()
+                    body = msgspec.json.encode({"program": "bench_one_step", "arguments": {"text": text}})
+                    key = f"Idempotency-Key: {text.replace(' ', '-')}"
+                    found = await asyncio.to_thread(client.ask, "POST", "/v1/sessions", body, key)
+                    assert found.status == 201, found
 
         return await self._timed(some)
 
-    async def _timed(self, some: Callable[[], object]) -> float:
+    async def _timed(self, some: Callable[[], Any]) -> float:
         begun = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
-                group.create_task(some())  # type: ignore[arg-type]
+                group.create_task(some())
         return STARTS / (time.perf_counter() - begun)
 
     def _text(self) -> str:
         self._number += 1
         return f"text {self._number}"
+
+
+def _session(tx: StoreTransaction) -> object:
+    found = sessions.find(tx, "long")
+    return found, wait.open_of_session(tx, found.uid)
+
+
+def _events(after: int, count: int) -> Query:
+    """Events of a session that is named, as the path of the request names it."""
+    return lambda tx: event.after(tx, sessions.find(tx, "long").uid, after, limit=count)
+
+
+def _good(found: Answer) -> Answer:
+    assert found.status == 200, found
+    return found
 
 
 async def subscribers(runtime: Runtime, service: HttpService) -> list[Line]:
@@ -211,33 +273,3 @@ def delivered(readers: list[Subscriber], through: int, rate: float) -> list[Line
         Line(case=f"of {sum(wanted):,} events lost", perdure=f"{lost}", **judged(Budget("=", 0), lost, COUNT)),
         Line(case="from an event to its subscriber", perdure=f"{late}, 99 of 100 within {latest}"),
     ]
-
-
-def memory(runtime: Runtime, service: HttpService) -> Iterator[Line]:
-    """The memory of the process under reads, starts, pages and streams that come and go."""
-
-    def work(rounds: int) -> None:
-        bearer = f"Authorization: Bearer {service.token}"
-        with (
-            closing(KeptConnection(service.host, service.port, bearer)) as client,
-            closing(KeptConnection(service.host, service.port, f"Cookie: {service.cookie}")) as browser,
-        ):
-            for _ in range(rounds):
-                client.ask("GET", "/v1/sessions/long/events?limit=100")
-                client.ask("GET", "/v1/sessions")
-                client.ask("POST", "/v1/sessions/followed-0/rename", b'{"title": "again"}')
-                browser.ask("GET", "/sessions/long")
-        cursor = runtime.store.read_now(sessions.find, "followed-0").cursor
-        asyncio.run(asyncio.wait_for(Subscriber(*service[:3], "followed-0", max(0, cursor - 100)).read(cursor), 60))
-
-    work(200)  # caches fill
-    first, until, rounds = service.resident, time.monotonic() + MINUTES * 60, 0
-    while time.monotonic() < until:
-        work(20)
-        rounds += 20
-    last = service.resident
-    case = f"memory of the process after {MINUTES:g} minutes and {rounds * 4:,} requests, to the first"
-    yield Line(
-        case=case, raw=f"{first / 1e6:,.1f} MB", perdure=f"{last / 1e6:,.1f} MB", ratio=TIMES.show(last / first),
-        **judged(Budget("≤", 1.1), last / first, TIMES),
-    )  # fmt: skip

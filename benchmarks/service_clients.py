@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from perdure.clock import SystemClock
 
 NUMBER = re.compile(rb"^id: (\d+)$", re.MULTILINE)
+LENGTH = b"content-length: "
+LAST_CHUNK = b"0\r\n\r\n"
 AT = re.compile(rb'"at":(\d+)')
 
 
 class Answer(NamedTuple):
-    """An answer, and when its first byte came."""
+    """An answer, and when it came, in microseconds after the request was sent."""
 
     status: int
     body: bytes
-    first_byte: int  # microseconds after the request
+    first_byte: int  # of its body
+    last_byte: int
 
 
 class KeptConnection:
@@ -33,27 +37,47 @@ class KeptConnection:
     def close(self) -> None:
         self._socket.close()
 
-    def ask(self, method: str, path: str, body: bytes = b"", *headers: str) -> Answer:
-        """Send a request and read its whole answer."""
+    def request(self, method: str, path: str, body: bytes = b"", *headers: str) -> bytes:
+        """A request as it is sent."""
         more = "".join(f"{one}\r\n" for one in headers)
         length = f"Content-Length: {len(body)}\r\nContent-Type: application/json\r\n" if body else ""
+        return f"{method} {path} HTTP/1.1\r\n{self._head}{more}{length}\r\n".encode() + body
+
+    def ask(self, method: str, path: str, body: bytes = b"", *headers: str) -> Answer:
+        return self.send(self.request(method, path, body, *headers))
+
+    def send(self, request: bytes) -> Answer:
+        """Send a request and read its whole answer."""
         begun = self._boot()
-        self._socket.sendall(f"{method} {path} HTTP/1.1\r\n{self._head}{more}{length}\r\n".encode() + body)
+        self._socket.sendall(request)
         data = self._socket.recv(1 << 16)
-        first = self._boot() - begun
-        while b"\r\n\r\n" not in data:
+        while (end := data.find(b"\r\n\r\n")) < 0:
             data += self._receive()
-        head, _, content = data.partition(b"\r\n\r\n")
-        size = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
-        assert size is not None, head
-        while len(content) < int(size[1]):
-            content += self._receive()
-        return Answer(int(head.split(b" ", 2)[1]), content, first)
+        at = data.find(LENGTH, 0, end)
+        size = int(data[at + len(LENGTH) : data.index(b"\r", at)]) if at >= 0 else None
+        parts = [data[end + 4 :]]
+        if not parts[0] and size != 0:
+            parts.append(self._receive())
+        first, got = self._boot() - begun, sum(map(len, parts))
+        while got < size if size is not None else not parts[-1].endswith(LAST_CHUNK):
+            parts.append(self._receive())
+            got += len(parts[-1])
+        last, body = self._boot() - begun, b"".join(parts)
+        return Answer(int(data[9:12]), body if size is not None else b"".join(_chunks(body)), first, last)
 
     def _receive(self) -> bytes:
         part = self._socket.recv(1 << 16)
         assert part, "the service closed the connection"
         return part
+
+
+def _chunks(body: bytes) -> Iterator[bytes]:
+    """The content of a body in chunks. Its end is taken for one only where the last part that came ends."""
+    while body != LAST_CHUNK:
+        size, _, rest = body.partition(b"\r\n")
+        end = int(size, 16)
+        yield rest[:end]
+        body = rest[end + 2 :]
 
 
 class Subscriber:

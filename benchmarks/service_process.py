@@ -34,6 +34,12 @@ class HttpService(NamedTuple):
     process: subprocess.Popen[bytes]
 
     @property
+    def processor(self) -> float:
+        """Seconds of processor time that the process has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
     def resident(self) -> int:
         """Bytes of memory that the process has."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
