@@ -14,6 +14,7 @@ import pytest
 
 import perdure
 from perdure.store.moves import restore
+from perdure.store.moves import worker as worker_rows
 from perdure.testing import Sink, SinkClient
 from perdure.testing.proxy import wait_until
 from perdure.testing.standby import FailoverServers
@@ -73,9 +74,11 @@ async def fail_over(servers: FailoverServers, service: SinkClient, sessions: int
     with servers.pair() as (primary, standby), ExitStack() as stack:
         url = standby.url_of_both(primary.create_database())
         async with perdure.open(url) as runtime:
+            workers = [stack.enter_context(worker(url, service)) for _ in range(WORKERS)]
+            while len(await runtime.store.read(worker_rows.listing)) < WORKERS:  # one that only begins would end
+                await asyncio.sleep(0.01)
             bound = failover_app.posts_across_failover.bind()
             ids = await runtime.start_many([bound] * sessions)
-        workers = [stack.enter_context(worker(url, service)) for _ in range(WORKERS)]
         wait_until(lambda: count(service) >= acts // 4, "a quarter of the acts is done")
         primary.kill()
         standby.promote()
